@@ -75,6 +75,5 @@ def test_an_image_has_the_versions_that_are_tested(name):
     for pin in ("torch==2.13.0", "ray==2.60.0"):
         assert pin in text
         assert pin in make
-    extras = re.search(r'"\.\[(.*?)\]"', text)[1].split(",")
-    assert {"envs", "cli", "agents"} <= {*extras}
+    assert {"envs", "cli", "agents"} <= {*re.search(r'"\.\[(.*?)\]"', text)[1].split(",")}
     assert [shlex.split(line)[1] for line in text.splitlines() if line.startswith("USER")] == ["trainer"]

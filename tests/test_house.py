@@ -34,38 +34,16 @@ WATCHES_GLOBALS = {
 DRAWS_LIKE_PYTHON = {"tsr_gym_envs/webshop/catalogue/original_random.py"}
 # Where the import name is not the distribution's.
 DISTRIBUTIONS = {
-    "bs4": "beautifulsoup4",
-    "Stemmer": "PyStemmer",
-    "opensearchpy": "opensearch-py",
-    "faiss": "faiss-cpu",
-    "sentence_transformers": "sentence-transformers",
-    "jnius": "pyjnius",
-    "jnius_config": "pyjnius",
+    "bs4": "beautifulsoup4", "Stemmer": "PyStemmer", "opensearchpy": "opensearch-py", "faiss": "faiss-cpu",
+    "sentence_transformers": "sentence-transformers", "jnius": "pyjnius", "jnius_config": "pyjnius",
     "transfer_queue": "transferqueue",
-}
+}  # fmt: skip
 # Libraries with a separate extra; it may be imported only inside functions, in one file of a room.
 OPTIONAL = (
-    "vllm",
-    "ray",
-    "pyserini",
-    "jnius",
-    "jnius_config",
-    "spacy",
-    "peft",
-    "trl",
-    "httpx",
-    "opensearchpy",
-    "faiss",
-    "sentence_transformers",
-    "pyarrow",
-    "jericho",
-    "textarena",
-    "textworld",
-    "verifiers",
-    "openenv",
-    "verl",
+    "vllm", "ray", "pyserini", "jnius", "jnius_config", "spacy", "peft", "trl", "httpx", "opensearchpy", "faiss",
+    "sentence_transformers", "pyarrow", "jericho", "textarena", "textworld", "verifiers", "openenv", "verl",
     "transfer_queue",
-)
+)  # fmt: skip
 # What the web servers need: imported at the top of the files that are nothing without it.
 SERVING = {"starlette": "serve", "uvicorn": "serve"}
 # What a tool brings along that loads a file of ours, and where.

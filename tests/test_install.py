@@ -56,16 +56,8 @@ def test_a_package_from_an_archive_trains_an_update(archive, tmp_path):
         read.extractall(tmp_path / "source")
     site = tmp_path / "site"
     pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "--target",
-        str(site),
-    ]
+        sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(site),
+    ]  # fmt: skip
     installed = subprocess.run([*pip, str(tmp_path / "source")], capture_output=True, text=True, check=False)
     assert installed.returncode == 0, installed.stderr[-2000:]
     assert {path.name for path in site.iterdir() if path.is_dir()} >= {"tsr_gym", "tsr_gym_envs"}

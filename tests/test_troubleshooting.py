@@ -32,8 +32,7 @@ def restored_elsewhere():
 
 
 def changed_bytes():
-    data = tsr_gym.snapshot(started("tsr/Sokoban-v0")).to_bytes()
-    tsr_gym.Snapshot.from_bytes(data[:-1] + b"?")
+    tsr_gym.Snapshot.from_bytes(tsr_gym.snapshot(started("tsr/Sokoban-v0")).to_bytes()[:-1] + b"?")
 
 
 def read(folder, change):

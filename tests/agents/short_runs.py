@@ -31,19 +31,10 @@ from tsr_gym.agents.runs.trainer import start_run
 
 UPDATES = 5
 FLAGS = {
-    "--groups": 2,
-    "--trajectories": 3,
-    "--filter": "none",
-    "--max-tokens": 6,
-    "--lr": 0.002,
-    "--critic-lr": 0.002,
-    "--minibatch": 3,
-    "--updates": UPDATES,
-    "--eval-every": 2,
-    "--eval-instances": 4,
-    "--checkpoint-every": 2,
+    "--groups": 2, "--trajectories": 3, "--filter": "none", "--max-tokens": 6, "--lr": 0.002, "--critic-lr": 0.002,
+    "--minibatch": 3, "--updates": UPDATES, "--eval-every": 2, "--eval-instances": 4, "--checkpoint-every": 2,
     "--save-trees": 1,
-}
+}  # fmt: skip
 
 
 def short_run(out, model_dir, **changes):

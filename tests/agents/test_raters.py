@@ -31,9 +31,19 @@ def grown(env, *texts):
     return [(env.tree, node) for node in env.expand(0, [Candidate(text) for text in texts])]
 
 
-def test_a_candidate_gets_the_share_of_its_siblings_that_say_the_same():
+def test_a_candidate_gets_the_share_of_its_siblings_that_agree():
     env = letters({"a": 0.0, "b": 1.0}, turns=3)
     assert VOTE(grown(env, "a", "b", "a", "a")) == [0.75, 0.25, 0.75, 0.75]
+    env = letters({"a": 0.0, "A": 0.0, "b": 1.0}, turns=3)
+    folded = SelfConsistency(key=lambda node: node.candidate.text.lower())
+    assert folded(grown(env, "a", "A", "b", "a")) == [0.75, 0.75, 0.25, 0.75]
+    import numpy as np
+
+    tree = Tree()
+    tree.add(Node(None, 0, Candidate(""), 0, 0.0, 0.0, False, False, {}, None))
+    for action in (1, 2, 1, np.array([1.0]), np.array([1.0])):
+        tree.add(Node(0, 1, Candidate(action), 0, 0.0, 0.0, False, False, {}, None))
+    assert VOTE([(tree, node) for node in range(1, 6)]) == [0.4, 0.2, 0.4, 0.4, 0.4]
 
 
 def test_what_was_carried_out_counts_and_not_how_it_was_said():
@@ -54,22 +64,6 @@ def test_answers_in_words_are_compared_without_regard_to_case_and_blanks():
     assert VOTE(grown(env, *texts)) == [0.5, 0.5, 0.25, 0.0]
 
 
-def test_what_agrees_can_be_ones_own():
-    env = letters({"a": 0.0, "A": 0.0, "b": 1.0}, turns=3)
-    folded = SelfConsistency(key=lambda node: node.candidate.text.lower())
-    assert folded(grown(env, "a", "A", "b", "a")) == [0.75, 0.75, 0.25, 0.75]
-
-
-def test_actions_that_are_no_text_are_compared_as_they_are():
-    import numpy as np
-
-    tree = Tree()
-    tree.add(Node(None, 0, Candidate(""), 0, 0.0, 0.0, False, False, {}, None))
-    for action in (1, 2, 1, np.array([1.0]), np.array([1.0])):
-        tree.add(Node(0, 1, Candidate(action), 0, 0.0, 0.0, False, False, {}, None))
-    assert VOTE([(tree, node) for node in range(1, 6)]) == [0.4, 0.2, 0.4, 0.4, 0.4]
-
-
 def test_a_greedy_search_by_vote_follows_the_majority():
     says = {"": "aab", "a": "bab", "ab": "aab"}
     env = letters({"a": 0.0, "b": 5.0}, turns=3)
@@ -80,10 +74,12 @@ def test_a_greedy_search_by_vote_follows_the_majority():
     assert tree.merit(end) == pytest.approx(2.0)
 
 
-def test_the_own_score_is_what_the_environments_scorer_gave():
+def test_the_own_score_is_the_scorers_and_the_first_node_has_none():
     env = lake(2)
     nodes = grown(env, answer("Left"), answer("Right || Right"))
     assert OwnScore()(nodes) == [env.tree.nodes[node].info["score"] for _, node in nodes]
+    with pytest.raises(ValueError, match="wanted nodes that grew"):
+        VOTE([(letters({"a": 0.0}).tree, 0)])
 
 
 def by_price(nodes):
@@ -96,8 +92,7 @@ def by_letter(nodes):
 
 def test_a_sum_is_weighted():
     rater = WeightedRater({"own": (OwnScore(), 2.0), "vote": (VOTE, -4.0)})
-    env = letters({"a": 1.0, "b": 3.0}, turns=3)
-    nodes = grown(env, "a", "b", "a", "a")
+    nodes = grown(letters({"a": 1.0, "b": 3.0}, turns=3), "a", "b", "a", "a")
     assert rater(nodes) == [2.0 - 3.0, 6.0 - 1.0, 2.0 - 3.0, 2.0 - 3.0]
     assert rater.parts(nodes) == {"own": [1.0, 3.0, 1.0, 1.0], "vote": [0.75, 0.25, 0.75, 0.75]}
 
@@ -171,11 +166,6 @@ def test_what_is_no_rater_is_refused(make, message):
         make()
 
 
-def test_the_first_node_did_not_grow():
-    with pytest.raises(ValueError, match="wanted nodes that grew"):
-        VOTE([(letters({"a": 0.0}).tree, 0)])
-
-
 TURNS = ("Up", "Left || Down", "Right", "junk", "Down || Down")
 
 
@@ -241,14 +231,11 @@ def test_where_scores_rate_states_a_node_is_worth_its_return_and_its_value(criti
         assert tree.nodes[index].score == pytest.approx(wanted, abs=1e-3)
 
 
-def test_without_rewards_only_the_values_count(critic, chat):
+def test_without_rewards_values_count_and_after_the_end_nothing(critic, chat):
     (tree,) = searched([room(3)], chat, CriticValue(critic, chat, reward=False), [3])
     start = worth(critic, chat, tree, 0)
     for index in range(1, len(tree.nodes)):
         assert tree.merit(index) == pytest.approx(worth(critic, chat, tree, index) - start, abs=1e-3)
-
-
-def test_an_episode_that_is_over_has_nothing_to_expect(critic, chat):
     env = room(3, max_turns=1)
     tree = env.tree
     nodes = [(tree, node) for node in env.expand(0, [Candidate("<answer>Up</answer>")])]
@@ -288,14 +275,11 @@ def test_what_else_is_rated_changes_no_choice_and_no_more_than_the_last_digits(c
         assert [node.score for node in one.nodes] == pytest.approx([node.score for node in other.nodes], abs=2.1e-4)
 
 
-def test_by_tree_not_even_a_bit_depends_on_what_else_is_rated(critic, chat):
+def test_by_tree_not_a_bit_depends_on_what_else_is_rated_and_equal_texts_are_worth_the_same(critic, chat):
     rater = CriticValue(critic, chat, by_tree=True, digits=12)
     together = searched([room(seed) for seed in SEEDS], chat, rater, SEEDS)
     alone = [searched([room(seed)], chat, rater, [seed])[0] for seed in SEEDS]
     assert [picture(tree) for tree in together] == [picture(tree) for tree in alone]
-
-
-def test_states_that_read_alike_are_worth_the_same(critic, chat):
     env = room(3)
     nodes = [(env.tree, node) for node in env.expand(0, [Candidate("<answer>Up</answer>")] * 3)]
     assert len(set(CriticValue(critic, chat, digits=12)(nodes))) == 1

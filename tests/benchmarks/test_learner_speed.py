@@ -25,8 +25,7 @@ def test_what_no_loss_goes_through_is_not_kept():
     def work():
         found = layer(states)
         # The exponential keeps its result, and the product both of its factors.
-        beside = (found.exp() * found).sum().detach()
-        assert beside == 0
+        assert (found.exp() * found).sum().detach() == 0
         found.sin().sum().backward()
 
     assert bytes_kept(layer, work) == 4 * (10 * 8 + 10 * 4)
@@ -34,8 +33,7 @@ def test_what_no_loss_goes_through_is_not_kept():
 
 def test_a_beam_has_its_last_candidates_and_all_share_its_prompt():
     paths = beam_tree(torch.Generator().manual_seed(0), 128, every=False)
-    assert len(paths) == 8
-    assert {len(path.ids) for path in paths} == {128}
+    assert (len(paths), {len(path.ids) for path in paths}) == (8, {128})
     # Five turns of 16 tokens behind the prompt; the last eight of each are sampled.
     assert len({path.ids[:48] for path in paths}) == 1
     assert paths[0].said == tuple((start + 8, start + 16) for start in range(48, 128, 16))
@@ -64,8 +62,7 @@ def test_it_runs_to_its_end_and_writes_its_record(tmp_path, capsys):
     main(read_options(["--device", "cpu", "--tiny", "--plain", "--rounds", "1", "--out", str(out)]))
     record = json.loads(out.read_text())
     (case,) = record["cases"]
-    assert record["device"] == "cpu"
-    assert record["torch"] == torch.__version__
+    assert (record["device"], record["torch"]) == ("cpu", torch.__version__)
     assert case["packed"]["tokens"] / case["shared"]["tokens"] == pytest.approx(case["token ratio"], abs=1e-3)
     assert case["token ratio"] > 2
     assert case["packed"]["did not fit"] == case["shared"]["did not fit"] == []

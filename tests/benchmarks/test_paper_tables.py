@@ -14,7 +14,7 @@ from benchmarks import paper_tables
 from benchmarks.measure import RESULTS
 from benchmarks.paper_tables import TABLES, TableArgs, chosen, keep_runs, read_runs, regenerate, results
 from benchmarks.papers.asked import asked_rows, questions, runs_of
-from benchmarks.papers.plan import Method, Setting, Table, cells, commands, hurried
+from benchmarks.papers.plan import Method, Setting, Table, cells, commands
 from benchmarks.papers.published import BEAMS, LARGE, SMALL
 from benchmarks.papers.report import NOTHING, PAGE, draw, nearest, reached_at, rows_of, section, write_tables
 from benchmarks.papers.tsr import CONTROL
@@ -115,21 +115,11 @@ def test_methods_of_a_setting_have_steps_of_the_same_size_and_the_same_start(nam
             assert here[0].run.total_tokens or matching == 1 or scale == "qwen"
 
 
-def test_a_hurried_table_has_its_first_setting_and_as_many_tokens_an_update():
-    (short,) = hurried(TABLES["tspo_ablation"]).settings["tiny"]
-    whole = TABLES["tspo_ablation"].settings["tiny"][0]
-    assert (short.name, short.updates, short.eval_instances) == (whole.name, 8, 128)
-    assert short.tokens / short.updates == whole.tokens / whole.updates
-
-
-def test_the_shop_is_learned_from_groups_with_successes_and_failures():
+def test_the_shop_filters_by_success_and_a_control_follows_the_run_it_matches():
     for table in TABLES.values():
         for cell in cells(table, "tiny", 1):
             if cell.setting.world == "webshop":
                 assert config_of(cell).lessons.filter == "mixed_success"
-
-
-def test_a_control_follows_the_run_whose_tokens_it_matches():
     names = [cell.name for cell in cells(TABLES["tsr_table_1"], "tiny", 1)]
     control = next(cell for cell in cells(TABLES["tsr_table_1"], "tiny", 1) if cell.method.name == CONTROL)
     assert config_of(control).search.match_tokens == OUT / "cells" / control.matched.name
@@ -245,15 +235,6 @@ def test_a_figure_has_a_curve_for_each_run(tmp_path):
     assert "](images/made_up.png)" in text
 
 
-def test_what_cannot_be_run_is_refused_with_what_it_needs():
-    with pytest.raises(ConfigError, match="wanted --base-url URL --ask NAME"):
-        regenerate(TableArgs(name="tsr_table_3"))
-    with pytest.raises(ConfigError, match="tsr_table_9"):
-        chosen(TableArgs(name="tsr_table_9"))
-    with pytest.raises(ConfigError, match="scale tiny"):
-        chosen(TableArgs(name="tsr_table_1", scale="qwen", quick=True))
-
-
 def test_models_are_asked_in_every_world_or_in_their_own():
     asked = list(questions("tiny", ["sokoban=small", "large"], 2, 64))
     assert [(one.world, one.model, one.seed) for one in asked] == [
@@ -289,6 +270,12 @@ def test_what_was_answered_stands_beside_the_paper(tmp_path):
 def test_the_larger_scale_asks_for_its_models_before_it_begins(tmp_path):
     with pytest.raises(ConfigError, match=f"pretrained model {SMALL}"):
         regenerate(TableArgs(name="tsr_table_1", scale="qwen", out=tmp_path, models=tmp_path))
+    with pytest.raises(ConfigError, match="wanted --base-url URL --ask NAME"):
+        regenerate(TableArgs(name="tsr_table_3"))
+    with pytest.raises(ConfigError, match="tsr_table_9"):
+        chosen(TableArgs(name="tsr_table_9"))
+    with pytest.raises(ConfigError, match="scale tiny"):
+        chosen(TableArgs(name="tsr_table_1", scale="qwen", quick=True))
 
 
 def test_a_dry_run_prints_a_command_for_every_cell(capsys, tmp_path):

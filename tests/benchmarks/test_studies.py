@@ -51,14 +51,11 @@ def test_a_run_is_finished_after_its_last_update_or_the_last_of_its_tokens(tmp_p
     assert finished(folder) is over
 
 
-def test_a_run_that_matches_another_one_is_finished_with_its_tokens(tmp_path):
+def test_a_run_is_finished_with_the_tokens_that_it_matches_once_evaluated(tmp_path):
     folder = folder_of(tmp_path / "run", updates=2, evaluated=[(0, 0), (1, 80)])
     assert not finished(folder)
     (folder / TARGETS).write_text("[40, 80]")
     assert finished(folder)
-
-
-def test_what_is_not_there_or_was_never_evaluated_is_not_finished(tmp_path):
     assert not finished(tmp_path / "nothing")
     assert measured(folder_of(tmp_path / "run", updates=0, evaluated=[])) is None
 
@@ -135,18 +132,12 @@ def test_a_price_counts_half_a_success_where_there_was_none():
     assert difference(other, both, [probe])["ratio"] is None
 
 
-def test_success_is_read_off_the_nearest_evaluation():
+def test_success_is_read_off_the_nearest_evaluation_at_equal_cost():
     assert success_at(run("tsr+", 0, 0.8), 0.7) == pytest.approx(60.0)
-
-
-def test_a_dearer_run_is_held_against_the_other_where_it_had_spent_as_much():
     ours, theirs = run("tsr+", 0, 0.8, tokens=200), run("filtering", 0, 0.2, tokens=100)
     # After 400 of its 800 prompt tokens ours was at 40 %; it took as many seconds as the other.
     assert equal_difference(ours, theirs, "prompt_tokens") == pytest.approx(40 - 20)
     assert equal_difference(ours, theirs, "seconds") == pytest.approx(80 - 20)
-
-
-def test_two_pairs_have_no_interval():
     assert interval([3.0, 5.0]) == {"points": 4.0, "low": None, "high": None}
 
 
@@ -231,8 +222,7 @@ def level_env():
 def test_the_player_lists_all_moves_and_those_against_a_wall_last():
     torch.manual_seed(0)
     player = boxoban_search.Player(boxoban_search.BoxobanNet().eval())
-    tree = level_env().tree
-    (said,) = player([(tree, Expand(0, 4))])
+    (said,) = player([(level_env().tree, Expand(0, 4))])
     chances = [np.exp(candidate.logprobs[0]) for candidate in said]
     assert sorted(candidate.text for candidate in said) == [0, 1, 2, 3]
     # Up and left of the start there is wall.

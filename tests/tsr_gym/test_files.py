@@ -94,14 +94,12 @@ class Together:
             assert not thread.is_alive()
 
 
-def test_several_write_one_folder_together(tmp_path):
+def test_several_write_one_folder_together_or_none(tmp_path):
     writes = [lambda folder: (folder / "0").write_text("zero"), lambda folder: (folder / "1").write_text("one")]
     Together().write(tmp_path / "000001", writes)
     check_folder(tmp_path / "000001")
     assert names(tmp_path / "000001") == ["0", "1", MANIFEST]
 
-
-def test_where_one_of_several_fails_there_is_no_folder(tmp_path):
     def broken(folder):
         raise OSError("No space left on device")
 
@@ -174,8 +172,7 @@ def test_a_folder_appears_whole_and_is_replaced_whole(tmp_path):
     out = tmp_path / "deep" / "out"
     for text in ("first", "second"):
         write_whole(out, MARKER, filled_with(text))
-        assert (out / "text").read_text() == text
-        assert names_in(out.parent) == ["out"]
+        assert ((out / "text").read_text(), names_in(out.parent)) == (text, ["out"])
 
 
 @pytest.mark.parametrize("existed", [False, True])
@@ -224,8 +221,7 @@ def test_a_run_that_was_killed_leaves_the_old_folder_and_can_be_run_again(tmp_pa
     assert (out / "text").read_text() == "before"
     assert [name.rpartition(".")[2] for name in names_in(tmp_path)] == ["partial", "out"]
     write_whole(out, MARKER, filled_with("after"))
-    assert (out / "text").read_text() == "after"
-    assert names_in(tmp_path) == ["out"]
+    assert ((out / "text").read_text(), names_in(tmp_path)) == ("after", ["out"])
 
 
 def test_a_run_that_was_killed_between_its_two_renames_loses_nothing(tmp_path):

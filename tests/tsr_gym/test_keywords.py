@@ -31,21 +31,15 @@ def chosen(text, **more):
     return choose(text, home=HERE, what="strategy", **more)
 
 
-def test_a_name_a_call_and_a_long_name_give_the_same_function_with_its_numbers():
+def test_a_name_and_a_call_give_a_function_with_its_numbers_and_those_offered():
     assert chosen("plain").func is chosen(f"{HERE}:plain").func is plain
     assert chosen("plain(width=5)")("tree") == ("tree", 5, None)
     assert chosen(f"{HERE}:plain(width=5, depth=1)")("tree") == ("tree", 5, 1)
     assert isinstance(chosen("plain"), partial)
-
-
-def test_what_is_offered_is_taken_where_there_is_such_a_number_and_the_call_leaves_it_out():
     assert chosen("plain", offered={"depth": 7, "other": 1}).keywords == {"depth": 7}
     assert chosen("plain(depth=2)", offered={"depth": 7}).keywords == {"depth": 2}
     # What is offered can make up for a number that is needed.
     assert chosen("grow", offered={"branching": 4})("tree") == ("tree", 2, 4, {})
-
-
-def test_a_function_of_any_keywords_takes_any():
     assert chosen("grow(branching=1, colour='red')")("tree") == ("tree", 2, 1, {"colour": "red"})
 
 
@@ -69,12 +63,9 @@ def test_whatever_is_wrong_is_a_configuration_error_that_says_what_was_wanted(te
         chosen(text)
 
 
-def test_values_that_are_refused_when_tried_are_refused_at_once():
+def test_refusals_come_at_once_and_short_names_are_of_the_choices():
     with pytest.raises(ConfigError, match=r"'plain\(width=0\)' cannot be used: wanted width >= 1, got 0"):
         chosen("plain(width=0)", trial=lambda strategy: strategy(None))
-
-
-def test_only_names_among_the_choices_are_found_by_their_short_name():
     assert chosen("grow(branching=1)", among=lambda one: one is grow).func is grow
     with pytest.raises(ConfigError, match=r"wanted one of grow, or"):
         chosen("plain", among=lambda one: one is grow)
@@ -107,13 +98,9 @@ def test_a_number_that_stands_in_both_or_is_not_known_is_refused(text, numbers, 
         fold(text, numbers, home=HERE, what="strategy")
 
 
-def test_a_call_comes_back_from_its_text():
+def test_a_call_comes_back_from_its_text_and_settings_are_json_or_plain():
     call = Call("beam", {"width": 2, "rank": "last", "depth": None, "parts": {"a": ("B", 1.0)}})
-    assert parse_call(str(call)) == call
-    assert str(Call("naive", {})) == "naive"
-
-
-def test_settings_are_json_or_plain_text():
+    assert (parse_call(str(call)), str(Call("naive", {}))) == (call, "naive")
     assert parse_settings(["a=1", "b=[1, 2]", "c=word", "d="]) == {"a": 1, "b": [1, 2], "c": "word", "d": ""}
     with pytest.raises(ConfigError, match="wanted KEY=VALUE, got 'a'"):
         parse_settings(["a"])

@@ -80,11 +80,8 @@ def test_the_class_of_a_world_states_its_guide_and_what_people_read(name):
     assert cls.people_settings(settings) == {"max_turns": 9}
 
 
-def test_environments_of_others_have_no_class_of_ours():
+def test_others_have_no_class_of_ours_and_registering_twice_is_harmless(recwarn):
     assert env_class("CartPole-v1") is None
-
-
-def test_registering_twice_is_harmless(recwarn):
     before = dict(gym.registry)
     register_envs()
     assert gym.registry == before
@@ -194,15 +191,12 @@ def test_impossible_settings_are_refused(arguments):
         FreeText(**arguments)
 
 
-def test_spaces_compare_by_what_they_hold():
+def test_spaces_compare_by_what_they_hold_and_pad_with_empty_text():
     assert FreeText(5) == FreeText(5, seed=3)
     assert FreeText(5) != FreeText(6)
     assert FreeText(5) != FreeText(5, words=("a",))
     assert FreeText(5) != gym.spaces.Text(5)
     assert copy.deepcopy(FreeText(5)) == pickle.loads(pickle.dumps(FreeText(5)))
-
-
-def test_frame_stacks_pad_with_empty_text():
     assert create_zero_array(FreeText(5)) == ""
 
 

@@ -36,8 +36,7 @@ def taken(seed=1, actions=()):
 
 
 def test_equal_moments_give_equal_snapshots_and_others_do_not():
-    assert taken() == taken()
-    assert hash(taken()) == hash(taken())
+    assert (taken(), hash(taken())) == (taken(), hash(taken()))
     assert taken().digest == taken().digest
     assert len({taken(), taken(), taken(seed=2), taken(actions=["Right"]), taken(actions=["Right", "Left"])}) == 4
 
@@ -65,8 +64,7 @@ def test_the_random_state_is_part_of_the_digest():
 def test_a_stream_that_was_only_seeded_is_equal_to_one_that_was_opened():
     env = Dice()
     env.reset(seed=1)
-    snap = env.snapshot()
-    env.restore(snap, seed=5)
+    env.restore(env.snapshot(), seed=5)
     seeded = snapshot(env)
     assert env.np_random is not None
     opened = snapshot(env)
@@ -74,12 +72,9 @@ def test_a_stream_that_was_only_seeded_is_equal_to_one_that_was_opened():
     assert seeded == opened
 
 
-def test_a_snapshot_is_not_equal_to_anything_else():
+def test_a_snapshot_equals_nothing_else_and_cannot_be_changed():
     assert taken() != taken().digest
     assert taken() != None  # noqa: E711
-
-
-def test_nothing_of_a_snapshot_can_be_set():
     with pytest.raises(AttributeError, match="immutable"):
         taken().layers = ()
     with pytest.raises(AttributeError, match="immutable"):
@@ -99,9 +94,7 @@ def test_nothing_of_a_snapshot_can_be_set():
 def test_a_snapshot_survives_every_way_of_copying(through):
     snap = taken(actions=["Jump", "Right"])
     twin = through(snap)
-    assert twin == snap
-    assert hash(twin) == hash(snap)
-    assert twin.to_bytes() == snap.to_bytes()
+    assert (twin, hash(twin), twin.to_bytes()) == (snap, hash(snap), snap.to_bytes())
     assert repr(twin) == repr(snap)
     env = Walk()
     restore(env, twin)
@@ -168,8 +161,7 @@ def test_a_state_without_plain_form_can_be_restored_in_memory_but_has_no_bytes()
     restore(env, snap)
     with pytest.raises(SnapshotError, match="object has no pickle-free form"):
         snap.to_bytes()
-    assert snap == snapshot(env)
-    assert len({snap, snapshot(env)}) == 1
+    assert (snap, len({snap, snapshot(env)})) == (snapshot(env), 1)
     env.reset(seed=1)
     assert snap != snapshot(env)
 
@@ -230,8 +222,7 @@ def test_bytes_make_no_objects_of_packages_that_are_not_the_environments_own(lib
             restore(env, snap)
         with pytest.raises(SnapshotError, match="not in the environment's own packages"):
             snap.layers  # noqa: B018
-    assert Bomb.made == []
-    assert snapshot(env) == before
+    assert (Bomb.made, snapshot(env)) == ([], before)
 
 
 def test_bytes_that_would_become_much_memory_are_refused_before_they_do():
@@ -271,15 +262,11 @@ def test_an_environment_may_hold_what_its_own_packages_make(library):
     assert other.state == Bomb(3)
 
 
-def test_the_kinds_of_layers_are_known_without_their_classes():
+def test_a_snapshot_of_bytes_knows_its_layers_and_its_origin():
     snap = taken()
     data = f"DATA = {snap.to_bytes().hex()!r}"
     code = f"{data}; from tsr_gym import Snapshot; print(Snapshot.from_bytes(bytes.fromhex(DATA)).kinds)"
     assert run_python(code).strip() == str(snap.kinds) == "['tests.tsr_gym.testing.worlds:Walk']"
-
-
-def test_a_snapshot_remembers_that_it_came_as_bytes():
-    snap = taken()
     assert not snap.came_as_bytes
     assert Snapshot.from_bytes(snap.to_bytes()).came_as_bytes
     assert pickle.loads(pickle.dumps(snap)).came_as_bytes
@@ -347,33 +334,25 @@ def test_a_position_continues_any_bit_generator_exactly(kind):
     generator.integers(2**31, dtype=np.uint32)
     twin = RandomStream(position=decode(encode(position_of(generator)))).draw()
     halves = [each.integers(2**31, size=3, dtype=np.uint32).tolist() for each in (twin, generator)]
-    assert halves[0] == halves[1]
-    assert numbers(twin) == numbers(generator)
+    assert (halves[0], numbers(twin)) == (halves[1], numbers(generator))
 
 
 def test_a_seeded_position_gives_gymnasiums_generator_of_that_seed():
-    stream = RandomStream(position=Seeded(42))
-    assert numbers(stream.draw()) == numbers(seeding.np_random(42)[0])
+    assert numbers(RandomStream(position=Seeded(42)).draw()) == numbers(seeding.np_random(42)[0])
 
 
-def test_equal_streams_have_one_canonical_position():
+def test_positions_are_canonical_and_reading_one_draws_nothing():
     fresh = seeding.np_random(5)[0]
     assert canonical(Seeded(5)) == position_of(fresh)
     assert canonical(position_of(fresh)) == position_of(fresh)
     fresh.random()
     assert canonical(Seeded(5)) != position_of(fresh)
-
-
-def test_reading_a_position_draws_nothing():
     stream = RandomStream(position=Seeded(1))
     assert stream.position == stream.position == Seeded(1)
     before = stream.draw().random()
     stream.position = Seeded(1)
     assert stream.position == Seeded(1)
     assert stream.draw().random() == before
-
-
-def test_untouched_means_that_nothing_was_drawn_since_the_position_was_known():
     stream = RandomStream(position=Seeded(1))
     assert stream.untouched
     stream.draw()
@@ -394,35 +373,23 @@ def test_a_generator_that_was_handed_out_stays_the_streams_own():
     assert numbers(held) == numbers(seeding.np_random(9)[0])
 
 
-def test_a_handed_out_generator_is_never_called_untouched():
+def test_other_generators_replace_the_stream_and_positions_are_immutable():
     stream = RandomStream(position=Seeded(1))
     stream.expose()
     assert stream.position
     assert not stream.untouched
-
-
-def test_a_position_of_another_bit_generator_replaces_the_generator():
     stream = RandomStream(np.random.default_rng(1))
     other = np.random.Generator(np.random.Philox(4))
     stream.position = position_of(other)
     assert numbers(stream.draw()) == numbers(other)
-
-
-def test_an_unknown_bit_generator_is_refused_by_name():
     stream = RandomStream(position=Drawn("Dice", ()))
     with pytest.raises(SnapshotError, match=r"'Dice'; .*PCG64"):
         stream.draw()
-
-
-def test_a_stream_without_numbers_says_so():
     stream = RandomStream()
     assert not stream.seeded
     assert stream.expose() is None
     with pytest.raises(SnapshotError, match="call reset"):
         stream.position  # noqa: B018
-
-
-def test_positions_are_immutable_and_hashable_for_the_default_generator():
     position = position_of(np.random.default_rng(2))
     assert hash(position) == hash(pickle.loads(pickle.dumps(position)))
     with pytest.raises(AttributeError):

@@ -33,7 +33,7 @@ from tsr_gym.snapshots import Layer
 from tsr_gym.stack import Stack
 
 
-def test_the_elapsed_steps_of_a_time_limit_come_back():
+def test_elapsed_steps_come_back_also_in_a_stack_that_was_never_reset():
     env = TimeLimit(Walk(Limits()), 3)
     env.reset(seed=1)
     env.step("Left")
@@ -41,13 +41,9 @@ def test_the_elapsed_steps_of_a_time_limit_come_back():
     assert [env.step("Left")[3] for _ in range(2)] == [False, True]
     restore(env, after_one)
     assert [env.step("Left")[3] for _ in range(2)] == [False, True]
-
-
-def test_a_fresh_stack_that_was_never_reset_can_be_restored_and_stepped():
     first, second = gym.make("tsr/Sokoban-v0"), gym.make("tsr/Sokoban-v0")
     first.reset(seed=4)
-    snap = snapshot(first)
-    restore(second, snap)
+    restore(second, snapshot(first))
     assert second.step("Up || Left") == first.step("Up || Left")
     assert second.step("Down") == first.step("Down")
 
@@ -83,8 +79,7 @@ def test_a_clone_has_separate_running_means_and_queues():
     mean = env.get_wrapper_attr("obs_rms").mean.copy()
     twin.step(3)
     twin.reset(seed=5)
-    assert list(env.return_queue) == []
-    assert len(twin.return_queue) == 1
+    assert (list(env.return_queue), len(twin.return_queue)) == ([], 1)
     assert np.array_equal(env.get_wrapper_attr("obs_rms").mean, mean)
 
 
@@ -99,16 +94,13 @@ def test_a_clone_of_a_sticky_stack_sticks_to_its_own_actions():
     assert [twin.step(0)[0] for _ in range(3)] == wanted
 
 
-def test_a_clone_that_shows_pictures_shows_its_own():
+def test_pictures_are_the_clones_and_the_snapshots_own():
     env = AddRenderObservation(gym.make("tsr/Sokoban-v0", render_mode="rgb_array", action_type="discrete"))
     env.reset(seed=1)
     twin = clone(env)
     shown = [twin.step(action)[0] for action in range(4)][-1]
     assert np.array_equal(shown, twin.render())
     assert not np.array_equal(shown, env.render())
-
-
-def test_rendered_frames_are_the_snapshots_own():
     env = RenderCollection(gym.make("tsr/Sokoban-v0", render_mode="ansi"))
     env.reset(seed=1)
     snap = snapshot(env)
@@ -116,9 +108,6 @@ def test_rendered_frames_are_the_snapshots_own():
     assert len(env.frame_list) == 2
     restore(env, snap)
     assert len(env.frame_list) == 1
-
-
-def test_an_unreset_environment_has_no_snapshot():
     with pytest.raises(SnapshotError, match=r"Walk has no state yet: call reset\(\)"):
         snapshot(Walk())
 

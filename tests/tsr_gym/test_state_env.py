@@ -50,16 +50,13 @@ class Counter(StateEnv):
         return state
 
 
-def test_reset_and_step_return_what_the_three_functions_say():
+def test_reset_and_step_return_what_the_three_functions_give():
     env = Counter(Limits(max_turns=5))
     assert env.reset(seed=1) == (0, {"turns_left": 5, "actions_left": None})
     assert env.step(4) == (4, 4.0, False, False, {"added": 4, "turns_left": 4, "actions_left": None})
     assert env.step(6) == (10, 6.0, True, False, {"added": 6, "turns_left": 3, "actions_left": None})
     assert env.state == 10
     assert env.episode == (10, 2, 2, True, False)
-
-
-def test_options_reach_the_start_of_the_episode():
     assert Counter().reset(options={"start": 7})[0] == 7
 
 
@@ -74,33 +71,24 @@ def test_an_episode_is_truncated_exactly_at_its_limit(limits, turns):
         env.step(1)
 
 
-def test_an_episode_that_terminates_at_its_limit_is_not_truncated():
+def test_ends_without_limits_are_no_truncation_and_ansi_is_the_observation():
     env = Counter(Limits(max_turns=1))
     env.reset(options={"start": 9})
     assert env.step(1)[2:4] == (True, False)
-
-
-def test_without_limits_nothing_is_truncated():
     env = Counter()
     env.reset(seed=1)
     assert not any(env.step(0)[3] for _ in range(500))
+    with pytest.raises(ConfigError, match=r"wanted a render_mode of \['ansi'\], got 'human'"):
+        StateEnv(render_mode="human")
+    env = gym.make("tsr/FrozenLake-v0", render_mode="ansi", desc=["SFG"]).unwrapped
+    env.reset(seed=1)
+    assert env.render() == "P_G"
 
 
 def test_an_impossible_limit_is_refused_by_name():
     for name in ("max_turns", "max_actions_per_turn", "max_actions"):
         with pytest.raises(ConfigError, match=f"wanted {name} as a whole number >= 1, got 0"):
             Limits(**{name: 0})
-
-
-def test_an_unknown_render_mode_is_refused():
-    with pytest.raises(ConfigError, match=r"wanted a render_mode of \['ansi'\], got 'human'"):
-        StateEnv(render_mode="human")
-
-
-def test_ansi_is_the_observation_as_text():
-    env = gym.make("tsr/FrozenLake-v0", render_mode="ansi", desc=["SFG"]).unwrapped
-    env.reset(seed=1)
-    assert env.render() == "P_G"
 
 
 def test_before_reset_there_is_no_episode():
@@ -122,13 +110,10 @@ def test_the_seed_decides_the_episode_and_the_ones_that_follow():
     assert play(env) == play(env)
 
 
-def test_a_reset_without_a_seed_continues_the_stream():
+def test_a_reset_without_a_seed_continues_the_stream_or_draws_a_known_seed():
     env, stream = Dice(), gym.utils.seeding.np_random(5)[0]
     assert env.reset(seed=5)[0] == stream.integers(10)
     assert [env.reset()[0] for _ in range(5)] == [stream.integers(10) for _ in range(5)]
-
-
-def test_a_first_reset_without_a_seed_is_random_and_knows_its_seed():
     starts = {Board().reset()[0].tobytes() for _ in range(12)}
     assert len(starts) > 1
     env = Board()
@@ -163,7 +148,7 @@ def test_drew_noise_reports_whether_a_turn_drew():
     assert not counter.drew_noise
 
 
-def test_a_restored_environment_reports_an_unknown_seed():
+def test_a_restored_environment_reports_an_unknown_seed_and_snapshots_of_stacks_are_refused():
     env = Dice()
     env.reset(seed=6)
     assert env.np_random_seed == 6
@@ -172,9 +157,6 @@ def test_a_restored_environment_reports_an_unknown_seed():
     assert env.np_random_seed == -1
     env.restore(snap, seed=8)
     assert env.np_random_seed == 8
-
-
-def test_a_snapshot_of_a_stack_is_not_taken_for_one_of_the_bare_environment():
     env = gym.wrappers.TimeLimit(Counter(), 3)
     env.reset(seed=1)
     with pytest.raises(SnapshotError, match=r"bare Counter, got one of a stack of 2 layers: use tsr_gym\.restore"):
@@ -192,23 +174,17 @@ def test_a_snapshot_under_other_rules_or_of_another_class_is_refused():
     assert env.state == 3
 
 
-def test_a_clone_goes_its_own_way():
+def test_a_clone_is_separate_and_infos_are_never_shared():
     env = Dice()
     env.reset(seed=1)
     twin = env.clone()
     assert [env.step(1)[0] for _ in range(3)] == [twin.step(1)[0] for _ in range(3)]
     env.step(2)
     assert twin.episode.turns == 3
-
-
-def test_a_clone_of_an_unreset_environment_is_unreset():
     twin = Counter().clone()
     with pytest.raises(ResetNeeded):
         twin.step(1)
     assert twin.reset(seed=2)[0] == 0
-
-
-def test_infos_are_never_shared():
     env = Walk()
     infos = [env.reset(seed=1)[1], *(env.step("Left")[4] for _ in range(3))]
     assert len({id(info) for info in infos}) == 4
@@ -336,8 +312,7 @@ def test_a_turn_carries_out_its_actions_in_order_and_adds_up_their_rewards():
     env = started()
     observation, reward, terminated, truncated, info = env.step("Right || Right || Left")
     assert observation == f"You are at 1, the goal is at {env.state.goal}."
-    assert reward == pytest.approx(-0.3)
-    assert (terminated, truncated) == (False, False)
+    assert (reward, terminated, truncated) == (pytest.approx(-0.3), False, False)
     assert info == {
         "moved": -1,
         "turns_left": 5,
@@ -352,8 +327,7 @@ def test_a_turn_carries_out_its_actions_in_order_and_adds_up_their_rewards():
 def test_an_action_that_means_nothing_is_dropped_and_the_rest_is_carried_out():
     env = started()
     _, reward, _, _, info = env.step("Right || Fly || Right")
-    assert env.state.position == 2
-    assert reward == pytest.approx(-0.2)
+    assert (env.state.position, reward) == (2, pytest.approx(-0.2))
     assert info["executed"] == ("Right", "Right")
     assert info["action_is_valid"] is False
     assert info["actions_left"] == 8
@@ -365,35 +339,23 @@ def test_a_turn_without_a_valid_action_costs_a_turn_and_nothing_else(text):
     before = env.state
     _, reward, terminated, truncated, info = env.step(text)
     assert (reward, terminated, truncated) == (0.0, False, False)
-    assert env.state == before
-    assert info["turns_left"] == 5
-    assert info["actions_left"] == 10
+    assert (env.state, info["turns_left"], info["actions_left"]) == (before, 5, 10)
     assert (info["executed"], info["action_is_valid"], info["action_is_effective"]) == ((), False, False)
 
 
-def test_a_turn_that_comes_back_to_where_it_began_is_not_effective():
+def test_a_turn_ends_with_limits_or_the_episode_and_drops_the_rest():
     env = started()
     assert env.step("Right || Left")[4]["action_is_effective"] is False
     assert env.step("Left")[4]["action_is_effective"] is True
-
-
-def test_actions_beyond_the_limit_of_a_turn_are_dropped_unseen():
     env = started()
     info = env.step("Left || Left || Left || Fly || Left")[4]
     assert info["executed"] == ("Left", "Left", "Left")
     assert info["action_is_valid"] is True
-
-
-def test_actions_beyond_the_limit_of_the_episode_are_dropped_and_end_it():
     env = started(Limits(max_actions=4))
     assert env.step("Left || Left || Left")[3] is False
     _, _, terminated, truncated, info = env.step("Left || Left || Left")
-    assert (terminated, truncated) == (False, True)
-    assert info["executed"] == ("Left",)
+    assert (terminated, truncated, info["executed"]) == (False, True, ("Left",))
     assert info["actions_left"] == 0
-
-
-def test_a_turn_ends_where_the_episode_does():
     env = Walk(Limits())
     env.reset(seed=1)
     goal = env.state.goal
@@ -439,8 +401,7 @@ def test_what_a_long_turn_remembers_grows_and_is_never_copied():
 
     env = Watched(Limits())
     env.reset(seed=1)
-    info = env.step(" || ".join(["Right"] * 40_000))[4]
-    assert info["executed"] == ("Right",) * 40_000
+    assert env.step(" || ".join(["Right"] * 40_000))[4]["executed"] == ("Right",) * 40_000
     # The requested and the executed actions, each made once: copies at every action would take quadratic time.
     assert len(env.seen) == 80
     assert len({id(item) for item in env.seen}) == 2
@@ -496,12 +457,9 @@ def test_a_finished_episode_continues_only_where_the_environment_allows_it():
                 env.step("Left")
 
 
-def test_an_over_long_text_is_data():
+def test_over_long_texts_are_data_and_without_an_oracle_there_are_no_bars():
     env = started()
     assert env.step("Right " * 100_000)[4]["action_is_valid"] is False
-
-
-def test_an_environment_without_oracle_knows_neither_turns_nor_bars():
     env = started()
     assert env.optimal_turn(env.state, 5, 10) is None
     assert env.success_bars(env.state) is None
@@ -515,11 +473,17 @@ class Shown(Walk):
         return "Right" if turns_left else None
 
 
-def test_a_world_without_an_oracle_cannot_be_taught_and_one_with_it_can():
+def test_a_world_with_an_oracle_can_be_taught_within_what_is_left():
     assert Walk().teaching() is None
     teaching = Shown(Limits(5)).teaching()
     assert isinstance(teaching, Teaching)
     assert (teaching.words, teaching.copying, teaching.env_settings) == (None, False, {})
+    env = Shown(Limits(5, 2, 8))
+    env.reset(seed=1)
+    env.step("Right || Left")
+    assert left(env) == (4, 6)
+    assert taught_by_oracle(obs_type="compact").env_settings == {"obs_type": "compact"}
+    assert taught_by_oracle().env_settings == {}
 
 
 def test_the_teacher_follows_the_oracle_or_takes_a_legal_action():
@@ -531,13 +495,6 @@ def test_the_teacher_follows_the_oracle_or_takes_a_legal_action():
     without_limit.reset(seed=1)
     assert left(without_limit) == (None, None)
     assert without_limit.teaching().teacher_turn(without_limit, rng) == without_limit.legal_actions(None)[0]
-
-
-def test_what_is_left_counts_down_with_turns_and_actions():
-    env = Shown(Limits(5, 2, 8))
-    env.reset(seed=1)
-    env.step("Right || Left")
-    assert left(env) == (4, 6)
 
 
 def test_random_turns_hold_every_number_of_actions_equally_often_unless_they_are_single():
@@ -570,8 +527,3 @@ def test_grid_worlds_are_taught_in_compact_form_by_their_oracles(name):
         *_, info = env.step(teaching.poor_turn(env, rng))
         assert info["action_is_valid"]
     assert solved >= 3
-
-
-def test_settings_of_a_teaching_are_its_own():
-    assert taught_by_oracle(obs_type="compact").env_settings == {"obs_type": "compact"}
-    assert taught_by_oracle().env_settings == {}

@@ -16,15 +16,10 @@ from tsr_gym import Budget, Candidate, ConfigError, InvalidTree, Node, NotFinite
 from tsr_gym.seeds import derive_seed
 
 ROWS = [
-    (None, 0.0, 0.0, False, False),
-    (0, 1.0, 0.5, False, False),
-    (0, 2.0, 0.25, False, False),
-    (0, -1.0, 4.0, False, False),
-    (1, 0.5, 1.0, False, False),
-    (1, 3.0, 0.0, False, False),
-    (3, 10.0, 1.0, True, False),
-    (6, 0.0, 2.0, False, True),
-]
+    (None, 0.0, 0.0, False, False), (0, 1.0, 0.5, False, False), (0, 2.0, 0.25, False, False),
+    (0, -1.0, 4.0, False, False), (1, 0.5, 1.0, False, False), (1, 3.0, 0.0, False, False),
+    (3, 10.0, 1.0, True, False), (6, 0.0, 2.0, False, True),
+]  # fmt: skip
 
 
 def node(tree, parent, reward=0.0, score=0.0, terminated=False, truncated=False, **more):
@@ -62,20 +57,16 @@ def test_the_first_node_has_no_parent():
     tree = Tree()
     with pytest.raises(ValueError, match="among the 0 nodes"):
         tree.add(Node(0, 0, Candidate("x"), "", 0.0, 0.0, False, False, {}, None))
+    with pytest.raises(IndexError):
+        grown().at(8)
 
 
 def test_paths_lead_from_the_root_of_the_view():
     tree = grown()
-    assert tree.path(7) == [0, 3, 6, 7]
-    assert tree.at(3).path(7) == [3, 6, 7]
+    assert (tree.path(7), tree.at(3).path(7)) == ([0, 3, 6, 7], [3, 6, 7])
     assert tree.at(7).path(7) == [7]
     with pytest.raises(ValueError, match="node 5 is not below the root 3"):
         tree.at(3).path(5)
-
-
-def test_a_view_needs_a_node():
-    with pytest.raises(IndexError):
-        grown().at(8)
 
 
 def test_addresses_are_child_numbers_from_the_first_node():
@@ -84,32 +75,24 @@ def test_addresses_are_child_numbers_from_the_first_node():
     assert tree.at(3).branch(7) == (2, 0, 0)
 
 
-def test_nodes_below_come_parents_first_and_siblings_in_order():
+def test_nodes_below_come_parents_first_and_leaves_are_open_while_the_episode_runs():
     tree = grown()
     assert list(tree.below()) == [0, 1, 4, 5, 2, 3, 6, 7]
-    assert list(tree.below(3)) == [3, 6, 7]
-    assert list(tree.at(1).below()) == [1, 4, 5]
-
-
-def test_leaves_are_open_while_the_episode_runs():
-    tree = grown()
-    assert tree.leaves() == [4, 5, 2, 7]
-    assert tree.open_leaves() == [4, 5, 2]
+    assert (list(tree.below(3)), list(tree.at(1).below())) == ([3, 6, 7], [1, 4, 5])
+    assert (tree.leaves(), tree.open_leaves()) == ([4, 5, 2, 7], [4, 5, 2])
     assert tree.at(3).open_leaves() == []
     assert [index for index in range(8) if tree.nodes[index].done] == [6, 7]
 
 
-def test_totals_add_up_the_turns_below_the_root_of_the_view():
+def test_totals_and_merit_are_of_the_turns_below_the_root_of_the_view():
     tree = grown()
     assert [tree.total(index, "reward") for index in range(8)] == [0.0, 1.0, 2.0, -1.0, 1.5, 4.0, 9.0, 9.0]
     assert [tree.total(index, "score") for index in range(8)] == [0.0, 0.5, 0.25, 4.0, 1.5, 0.5, 5.0, 7.0]
-    assert tree.at(3).total(7, "reward") == 10.0
-    assert tree.at(3).total(3, "reward") == 0.0
-
-
-def test_merit_adds_up_scores_of_turns_and_takes_the_last_score_of_states():
+    assert (tree.at(3).total(7, "reward"), tree.at(3).total(3, "reward")) == (10.0, 0.0)
     assert [grown().merit(index) for index in (4, 5, 2, 7)] == [1.5, 0.5, 0.25, 7.0]
     assert [grown(score_of="state").merit(index) for index in (4, 5, 2, 7)] == [1.0, 0.0, 0.25, 2.0]
+    with pytest.raises(ValueError, match="node 5 is not below the root 3"):
+        grown().at(3).total(5, "reward")
 
 
 def test_the_best_nodes_come_first():
@@ -147,15 +130,12 @@ def test_ties_are_broken_by_the_seed_and_the_address_alone():
     assert other.best([1, 5, 6, 7], 4) == [moved[index] for index in tree.best([1, 2, 3, 4], 4)]
 
 
-def test_what_breaks_ties_derives_from_the_seed_and_the_address():
+def test_what_breaks_ties_derives_from_seed_and_address_also_for_rounding():
     tree = grown(seed=11)
     addresses = [(), (0,), (1,), (2,), (0, 0), (0, 1), (2, 0), (2, 0, 0)]
     wanted = [derive_seed(11, "tie", *address) for address in addresses]
     assert [tree.tie(index) for index in range(8)] == wanted
     assert [tree.at(1).tie(index) for index in reversed(range(8))] == wanted[::-1]
-
-
-def test_sums_that_differ_only_by_rounding_are_a_tie():
     order = {tuple(star(seed, [0.1 + 0.2, 0.3]).best([1, 2], 2)) for seed in range(30)}
     assert order == {(1, 2), (2, 1)}
     assert all(star(seed, [0.3 + 1e-6, 0.3]).best([1, 2], 1) == [1] for seed in range(30))
@@ -184,11 +164,6 @@ def test_counts_may_be_spent_by_name():
         tree.spend(steps=1)
 
 
-def test_totals_exist_only_below_the_root_of_the_view():
-    with pytest.raises(ValueError, match="node 5 is not below the root 3"):
-        grown().at(3).total(5, "reward")
-
-
 def test_a_rater_changes_the_score_of_a_leaf_and_nothing_else():
     tree = grown()
     before = tree.nodes[5]
@@ -196,28 +171,26 @@ def test_a_rater_changes_the_score_of_a_leaf_and_nothing_else():
     assert (tree.nodes[5].score, tree.nodes[5].reward, tree.nodes[5].candidate) == (7.5, 3.0, before.candidate)
     assert [tree.total(index, "score") for index in (1, 4, 5)] == [0.5, 1.5, 8.0]
     assert tree.merit(5) == 8.0
-    child = tree.add(node(tree, 5, score=1.0))
-    assert tree.total(child, "score") == 9.0
+    assert tree.total(tree.add(node(tree, 5, score=1.0)), "score") == 9.0
     for index in (0, 1):
         with pytest.raises(ValueError, match="wanted a leaf to rate"):
             tree.rate(index, 1.0)
 
 
-def test_a_node_is_open_unless_its_episode_ended_or_is_lost():
+def test_a_node_is_open_solved_or_lost_and_never_changes():
     tree = grown()
     assert [index for index in range(8) if not tree.nodes[index].is_open] == [6, 7]
     lost = tree.add(node(tree, 2, info={"dead_end": "a box in a corner"}))
     assert not tree.nodes[lost].is_open
     assert not tree.nodes[lost].done
-
-
-def test_a_node_is_solved_where_the_task_ended_well():
     tree = grown()
     good, bad = {"success": True}, {"success": False}
     ends = [tree.add(node(tree, 2, terminated=True, info=info)) for info in (good, bad, {})]
     # An environment may report success before the end; the node is not solved yet.
     ends += [tree.add(node(tree, 2, info=good)), tree.add(node(tree, 2, truncated=True, info=good))]
     assert [tree.nodes[end].solved for end in ends] == [True, False, False, False, False]
+    with pytest.raises(AttributeError):
+        grown().nodes[1].reward = 5.0
 
 
 def test_states_are_distinguished_by_their_key_and_the_turns_left():
@@ -249,11 +222,6 @@ def test_what_a_search_chose_is_kept_with_the_tree_and_its_views(tmp_path):
     assert list(Tree.load(tmp_path / "tree.jsonl").chosen) == [7, 6]
     with pytest.raises(IndexError, match="wanted a node from 0 to 7, got 8"):
         tree.choose([8])
-
-
-def test_a_node_never_changes():
-    with pytest.raises(AttributeError):
-        grown().nodes[1].reward = 5.0
 
 
 def walked():
@@ -302,8 +270,7 @@ def test_a_tree_comes_back_from_its_file_whole(tmp_path):
     assert [again.children(index) for index in range(4)] == [(1,), (2,), (3,), ()]
     assert list(again.played) == [0, 1, 2]
     assert (again.seed, again.score_of, again.about) == (tree.seed, tree.score_of, tree.about)
-    assert again.spent == tree.spent
-    assert again.spent.seconds == 0.25
+    assert (again.spent, again.spent.seconds) == (tree.spent, 0.25)
     assert again.nodes[2].info["executed"] == tree.nodes[2].info["executed"]
     env = Walk()
     restore(env, again.nodes[2].snapshot)
@@ -321,21 +288,14 @@ def test_the_version_of_the_weights_is_kept_where_somebody_counts(tmp_path, vers
     assert len(json.loads((tmp_path / "tree.jsonl").read_text().splitlines()[1])["candidate"]) == fields
 
 
-def test_a_tree_can_be_saved_without_its_snapshots(tmp_path):
+def test_saving_replaces_an_older_file_unless_it_fails(tmp_path):
     walked().save(tmp_path / "tree.jsonl", snapshots=False)
     assert all(item.snapshot is None for item in Tree.load(tmp_path / "tree.jsonl").nodes)
-
-
-def test_saving_replaces_an_older_file_and_leaves_no_other(tmp_path):
     path = tmp_path / "tree.jsonl"
     path.write_text("older")
     walked().save(path)
     assert [file.name for file in tmp_path.iterdir()] == ["tree.jsonl"]
     assert len(Tree.load(path).nodes) == 4
-
-
-def test_a_failed_save_leaves_the_older_file(tmp_path):
-    path = tmp_path / "tree.jsonl"
     path.write_text("older")
     tree = walked()
     tree.add(node(tree, 3, info={"odd": object()}))
@@ -485,14 +445,11 @@ def test_a_damaged_file_is_refused_and_the_line_named(name, tmp_path):
     assert str(path) in str(caught.value)
 
 
-def test_bytes_that_are_no_text_are_refused_as_a_tree(tmp_path):
+def test_bytes_that_are_no_text_and_missing_files_are_errors(tmp_path):
     path = tmp_path / "tree.jsonl"
     path.write_bytes(b"\xff\xfe\x00\x01")
     with pytest.raises(InvalidTree, match=r"tree\.jsonl"):
         Tree.load(path)
-
-
-def test_a_missing_file_is_the_systems_own_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         Tree.load(tmp_path / "none.jsonl")
 
@@ -542,24 +499,20 @@ def vars_of(budget):
     return {name: getattr(budget, name) for name in NAMES}
 
 
-def test_nothing_spent_is_neutral():
+def test_budgets_add_subtract_compare_and_limit():
     budget = Budget(env_steps=2, seconds=0.5)
     assert budget + Budget() == budget
     assert sum([budget, budget], Budget()).env_steps == 4
-
-
-def test_seconds_do_not_make_budgets_differ():
     assert Budget(env_steps=1, seconds=1.0) == Budget(env_steps=1, seconds=2.0)
     assert Budget(env_steps=1) != Budget(env_steps=2)
-
-
-def test_a_budget_never_changes():
     with pytest.raises(FrozenInstanceError):
         Budget().env_steps = 1
-
-
-def test_the_difference_of_two_moments_is_what_was_spent_between_them():
     assert Budget(env_steps=5, restores=2) - Budget(env_steps=3) == Budget(env_steps=2, restores=2)
+    spent = Budget(env_steps=5, model_calls=100, seconds=2.0)
+    assert not spent.reached(Budget())
+    assert not spent.reached(Budget(env_steps=6))
+    assert spent.reached(Budget(env_steps=5))
+    assert spent.reached(Budget(env_steps=6, seconds=1.5))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -572,11 +525,3 @@ def test_a_budget_holds_only_numbers_from_zero(name, wrong):
 def test_counts_of_a_budget_are_whole_numbers():
     with pytest.raises(ConfigError, match=r"wanted env_steps as a whole number >= 0, got 2\.5"):
         Budget(env_steps=2.5)
-
-
-def test_a_limit_binds_only_where_it_is_not_zero():
-    spent = Budget(env_steps=5, model_calls=100, seconds=2.0)
-    assert not spent.reached(Budget())
-    assert not spent.reached(Budget(env_steps=6))
-    assert spent.reached(Budget(env_steps=5))
-    assert spent.reached(Budget(env_steps=6, seconds=1.5))

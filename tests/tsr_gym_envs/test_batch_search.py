@@ -46,8 +46,7 @@ def test_a_taken_batch_is_independent(name, config):
     before, rows = env.snapshot(), np.array([4, 0, 4, 2, 1, 1, 3])
     taken = env.take(rows)
     assert (taken.num_envs, type(taken)) == (7, type(env))
-    assert taken.observation_space.shape[0] == 7
-    assert taken.action_space.shape == (7,)
+    assert (taken.observation_space.shape[0], taken.action_space.shape) == (7, (7,))
     for index, row in enumerate(rows):
         assert position(taken, index) == position(env, row)
     played(taken, 20, seed=1)

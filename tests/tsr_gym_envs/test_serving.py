@@ -136,14 +136,11 @@ def test_a_stop_does_not_wait_for_longer_than_its_grace():
     assert len(errors) == 1
 
 
-def test_answers_do_not_wait_for_acknowledgements():
+def test_answers_do_not_wait_and_a_taken_address_is_an_error(url):
     with _listening("127.0.0.1", 0) as (listener, _), socket.create_connection(listener.getsockname()):
         connection, _ = listener.accept()
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
-
-
-def test_an_address_that_is_taken_is_an_error_at_once(url):
     with pytest.raises(OSError, match="in use"), serving(APP, port=int(url.rpartition(":")[2])):
         pass
 
@@ -199,15 +196,12 @@ def test_a_client_that_sends_byte_after_byte_is_let_go_as_well(hasty):
         pytest.fail("the server never closed the connection")
 
 
-def test_the_second_request_of_a_connection_has_to_be_finished_as_well(hasty):
+def test_later_requests_of_a_connection_have_to_be_finished_as_well(hasty):
     with connect(hasty) as connection:
         connection.sendall(POST + b"x" * 100)
         assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
         connection.sendall(POST + b"x" * 99)
         assert b"HTTP/1.1 408 " in rest_of(connection)
-
-
-def test_a_request_that_came_with_the_one_before_has_to_be_finished_as_well(hasty):
     with connect(hasty) as connection:
         connection.sendall(POST + b"x" * 100 + POST + b"x" * 99)
         answers = rest_of(connection)

@@ -34,17 +34,9 @@ WRONG = [
     ("WebShop", {"price_seed": "a"}, "wanted price_seed as a whole number, got 'a'"),
     ("RetrievalQA", {"max_turns": "x"}, "wanted max_turns as a whole number, got 'x'"),
     ("RetrievalQA", {"top_k": "x"}, "wanted top_k as a whole number, got 'x'"),
-    (
-        "RetrievalQA",
-        {"protocol": 4},
-        "wanted a protocol of ['search-r1', 'skyrl', 'verl'], a mapping or a Protocol, got 4",
-    ),
+    ("RetrievalQA", {"protocol": 4}, "['search-r1', 'skyrl', 'verl'], a mapping or a Protocol, got 4"),
     ("RetrievalQA", {"reward": 3}, "a mapping or a Reward, got 3"),
-    (
-        "RetrievalQA",
-        {"questions": ["a"], "corpus": "b"},
-        "wanted questions as a path or as Question objects, got ['a']",
-    ),
+    ("RetrievalQA", {"questions": ["a"], "corpus": "b"}, "questions as a path or as Question objects, got ['a']"),
     ("RetrievalQA", {"corpus": "mine.jsonl"}, "wanted questions for the corpus mine.jsonl"),
     ("RetrievalQA", {"questions": "q.jsonl"}, "wanted a corpus or a retriever for the questions q.jsonl"),
 ]

@@ -71,8 +71,7 @@ def test_a_good_answer_is_the_action_and_costs_nothing():
     env = stack()
     observation, reward, terminated, truncated, info = env.step("<think>x</think><answer>Right || Right</answer>")
     assert observation.startswith("You are at 2")
-    assert reward == pytest.approx(-0.2)
-    assert (terminated, truncated) == (False, False)
+    assert (reward, terminated, truncated) == (pytest.approx(-0.2), False, False)
     assert info["action"] == "Right || Right"
     assert info["action_is_valid"] is True
     assert info["format_penalty"] == 0.0
@@ -88,23 +87,16 @@ def test_a_good_answer_is_the_action_and_costs_nothing():
     ],
 )
 def test_a_bad_answer_is_carried_out_as_far_as_it_goes_and_costs_the_penalty(text, action, reward):
-    env = stack(penalty=0.5)
-    _, came, _, _, info = env.step(text)
-    assert came == pytest.approx(reward)
-    assert info["action"] == action
+    _, came, _, _, info = stack(penalty=0.5).step(text)
+    assert (came, info["action"]) == (pytest.approx(reward), action)
     assert info["action_is_valid"] is False
-    assert info["format_penalty"] == 0.5
-    assert info["turns_left"] == 5
+    assert (info["format_penalty"], info["turns_left"]) == (0.5, 5)
 
 
-def test_a_negative_penalty_would_be_a_reward_and_is_refused():
+def test_a_negative_penalty_is_refused_and_the_wrapper_is_part_of_the_spec():
     with pytest.raises(ConfigError, match=r"wanted penalty >= 0, got -0.1"):
         AnswerFormat(Walk(), penalty=-0.1)
-
-
-def test_the_wrapper_is_part_of_the_spec():
-    env = AnswerFormat(gym.make("tsr/Sokoban-v0"), penalty=0.3, think=False)
-    again = gym.make(env.spec)
+    again = gym.make(AnswerFormat(gym.make("tsr/Sokoban-v0"), penalty=0.3, think=False).spec)
     assert (type(again), again.penalty, again.think) == (AnswerFormat, 0.3, False)
 
 
@@ -184,7 +176,7 @@ def test_a_word_is_the_action_of_minigrid(word, number):
     assert text in env.observation_space
 
 
-def test_a_word_that_is_none_takes_a_turn_and_is_told():
+def test_a_word_without_meaning_takes_a_turn_and_other_environments_are_refused():
     env = MiniGridText(Corridor())
     env.reset(seed=0)
     *_, info = env.step("jump")
@@ -192,8 +184,5 @@ def test_a_word_that_is_none_takes_a_turn_and_is_told():
     assert info["invalid_reason"].startswith("'jump' is no action: write left, right")
     with pytest.raises(InvalidAction):
         env.step(3)
-
-
-def test_another_environment_is_refused():
     with pytest.raises(ConfigError, match="wanted an environment of MiniGrid"):
         MiniGridText(gym.make("CartPole-v1"))

@@ -56,8 +56,7 @@ def test_all_searches_share_one_call_of_the_policy_per_round():
         env.reset(seed=number)
     running = []
     grow(envs, counting, partial(wide, width=3), watch=running.append)
-    assert [len(call) for call in calls] == [3, 9]
-    assert running == [3, 0]
+    assert ([len(call) for call in calls], running) == ([3, 9], [3, 0])
     alone = walk()
     alone.reset(seed=1)
     alone.search(scripted, partial(wide, width=3))
@@ -194,7 +193,7 @@ class Clock:
         return waits
 
 
-def test_the_time_of_the_policy_and_of_the_rater_counts(monkeypatch):
+def test_seconds_of_policy_and_rater_count_and_limit_a_search(monkeypatch):
     clock = Clock(monkeypatch)
     policy, rater = clock.slow(scripted, 0.25), clock.slow(lambda grown: [0.0] * len(grown), 0.5)
     env = walk()
@@ -203,9 +202,6 @@ def test_the_time_of_the_policy_and_of_the_rater_counts(monkeypatch):
     env.reset(seed=3)
     env.search(policy, three_rounds, rater=rater)
     assert env.tree.spent.seconds == 3 * 0.75
-
-
-def test_a_limit_of_seconds_ends_a_search_that_waits_for_its_policy(monkeypatch):
     policy = Clock(monkeypatch).slow(scripted, 0.25)
     for seconds, rounds in ((0.2, 1), (0.5, 2), (0.6, 3)):
         env = walk()
@@ -260,8 +256,7 @@ def test_a_rater_scores_all_that_grew_in_a_round_in_one_call():
     assert asked == [[(0, 1), (0, 2), (1, 1), (1, 2)], [(0, 3), (0, 4), (1, 3), (1, 4)]]
     tree = envs[1].tree
     assert [tree.nodes[index].score for index in range(1, 5)] == [101.0, 102.0, 103.0, 104.0]
-    assert tree.total(4, "score") == 206.0
-    assert tree.nodes[1].reward == pytest.approx(-0.1)
+    assert (tree.total(4, "score"), tree.nodes[1].reward) == (206.0, pytest.approx(-0.1))
 
 
 @pytest.mark.parametrize(

@@ -72,14 +72,11 @@ def test_the_first_node_that_differs_is_named_with_what_was_saved_and_what_came(
     assert difference == (4, field, value, json.loads(json.dumps(getattr(whole.nodes[4], field))))
 
 
-def test_another_turn_than_the_one_that_was_taken_is_noticed(tmp_path):
+def test_another_turn_is_noticed_and_scores_of_a_rater_can_be_left_out(tmp_path):
     whole = grown("tsr/Sokoban-v0")
     other = "Left" if "Left" not in whole.nodes[2].candidate.text else "Right"
     tree = changed(whole, tmp_path, 2, candidate=[f"<think></think><answer>{other}</answer>", [], [], []])
     assert replay(tree, stack_of(tree)).difference.node == 2
-
-
-def test_scores_of_a_rater_can_be_left_out(tmp_path):
     tree = changed(grown("tsr/FrozenLake-v0"), tmp_path, 4, score=40.0)
     assert replay(tree, stack_of(tree)).difference.field == "score"
     # Only nodes below the changed one add its score up, and no other field of theirs changes.

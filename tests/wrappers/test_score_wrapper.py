@@ -152,8 +152,7 @@ def test_a_score_may_look_at_how_the_episode_ended():
     env.reset(seed=1)
     assert [env.step("Left")[4]["score"] for _ in range(2)] == [0.0, 1.0]
     env.reset(seed=1)
-    way = " || ".join(["Right"] * env.unwrapped.state.goal)
-    assert env.step(way)[4]["score"] == 10.0
+    assert env.step(" || ".join(["Right"] * env.unwrapped.state.goal))[4]["score"] == 10.0
 
 
 def test_a_score_of_states_rates_a_state_without_a_turn():
@@ -290,8 +289,7 @@ def test_exactly_what_no_exhaustive_search_solves_is_marked_in_a_small_room():
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_with_limits_no_marked_node_could_still_be_won_with_the_actions_that_were_left(seed):
-    tree = tree_of(seed, pruned=True, limits=True)
-    positions = open_positions(tree)
+    positions = open_positions(tree_of(seed, pruned=True, limits=True))
     moves = {rows: fewest_moves(rows) for rows in {rows for _, rows in positions}}
     found = Counter(
         ("dead_end" in node.info, moves[rows] is None or moves[rows] > node.info["turns_left"])

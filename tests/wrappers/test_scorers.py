@@ -76,22 +76,16 @@ def walk(parts):
     return env
 
 
-def test_the_sum_is_weighted_and_every_part_is_in_sight():
+def test_a_sum_is_weighted_of_states_alone_or_of_what_turns_gained():
     info = walk({"reward": (RewardScore, 10), "fields": (Step, -0.5)}).step("Right || Right")[4]
     # Two steps cost 0.2: 10 * -0.2 - 0.5 * 2.
     assert info["scores"] == {"reward": pytest.approx(-0.2), "fields": 2.0}
     assert info["score"] == pytest.approx(-3.0)
-
-
-def test_scores_of_states_alone_make_a_score_of_states():
     env = walk({"gap": (Gap, 2.0), "again": (Gap, 1.0)})
     assert env.score_of == "state"
     goal = env.unwrapped.state.goal
     assert env.step("Right")[4]["score"] == 3.0 * (1 - goal)
     assert env.rate_state(env.unwrapped.state) == 3.0 * (1 - goal)
-
-
-def test_among_scores_of_turns_a_state_counts_by_what_the_turn_gained():
     env = walk({"reward": (RewardScore, 1.0), "gap": (Gap, 2.0)})
     assert env.score_of == "turn"
     goal = env.unwrapped.state.goal
@@ -132,20 +126,19 @@ def test_a_score_of_states_that_looks_at_the_reward_cannot_be_mixed():
     assert walk({"paid": (Paid, 2.0)}).step("Right")[4]["score"] == pytest.approx(-0.2)
 
 
-def test_a_sum_can_be_a_part_and_the_potential_of_others():
+def test_a_sum_can_be_a_part_or_a_potential_and_needs_parts():
     inner = partial(WeightedScore, parts={"gap": (Gap, 2.0)})
     env = walk({"inner": (inner, 1.0), "fields": (Step, 1.0)})
     assert env.step("Right || Right")[4]["score"] == 4.0 + 2.0
     shaped = PotentialScore(Walk(), inner(Walk()).rate_state, reward=False)
     shaped.reset(seed=1)
     assert shaped.step("Right")[4]["score"] == 2.0
-
-
-def test_parts_are_told_that_the_episode_ended():
     constant = partial(PotentialScore, potential=lambda state: 5.0, reward=False)
     env = WeightedScore(Walk(limits=Limits(max_turns=2)), {"potential": (constant, 1.0)})
     env.reset(seed=1)
     assert [env.step("Right")[4]["score"] for _ in range(2)] == [0.0, -5.0]
+    with pytest.raises(ConfigError, match="at least one part"):
+        WeightedScore(Walk(), {})
 
 
 def test_the_parts_of_every_world_are_themselves_in_a_sum(tmp_path, monkeypatch):
@@ -194,13 +187,7 @@ def test_a_configuration_names_it_as_text():
     info = env.step("<think></think><answer>Right</answer>")[4]
     # The distance falls from 3 to 2: 2 * 1 for the state among turns, and 1 for the gain.
     assert info["scores"] == {"reward": -2.0, "gain": 1.0}
-    assert info["score"] == 3.0
-    assert env.tree.score_of == "turn"
-
-
-def test_no_parts_are_refused():
-    with pytest.raises(ConfigError, match="at least one part"):
-        WeightedScore(Walk(), {})
+    assert (info["score"], env.tree.score_of) == (3.0, "turn")
 
 
 LAKE = ("SFFF", "FHFH", "FFFH", "HFFG")

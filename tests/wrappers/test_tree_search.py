@@ -60,25 +60,18 @@ def test_every_turn_is_recorded_and_the_cursor_moves():
     assert tree.path(2) == [0, 1, 2]
     assert tree.nodes[1].candidate.text == "Jump || Left"
     assert (tree.nodes[1].reward, tree.nodes[1].score, tree.nodes[1].info) == (reward, reward, info)
-    assert tree.nodes[2].snapshot == snapshot(env.env)
-    assert tree.spent == Budget(env_steps=2)
+    assert (tree.nodes[2].snapshot, tree.spent) == (snapshot(env.env), Budget(env_steps=2))
 
 
-def test_a_reset_begins_a_new_tree_with_its_seed():
+def test_a_reset_begins_a_new_tree_with_its_seed_or_one_from_where_it_begins():
     env = walk()
     old = env.tree
     env.reset(seed=5)
     assert env.tree is not old
     assert (env.tree.seed, env.cursor, len(env.tree.nodes)) == (5, 0, 1)
-
-
-def test_an_unseeded_reset_takes_its_seed_from_where_it_begins():
     first, second = walk(), walk()
     assert first.reset() == second.reset()
     assert first.tree.seed == second.tree.seed
-
-
-def test_before_reset_there_is_no_tree():
     env = TreeSearchWrapper(Walk())
     assert not env.started
     with pytest.raises(TsrGymError, match=r"call reset\(\) first"):
@@ -89,10 +82,8 @@ def test_expanding_moves_neither_the_cursor_nor_the_environment():
     env = walk()
     env.step("Right")
     before = snapshot(env.env)
-    new = env.expand(0, candidates("Right", "Jump", "junk"))
-    assert new == [2, 3, 4]
-    assert env.tree.children(0) == (1, 2, 3, 4)
-    assert env.cursor == 1
+    assert env.expand(0, candidates("Right", "Jump", "junk")) == [2, 3, 4]
+    assert (env.tree.children(0), env.cursor) == ((1, 2, 3, 4), 1)
     assert snapshot(env.env) == before
     assert list(env.tree.played) == [0, 1]
 
@@ -125,8 +116,7 @@ def test_common_noise_is_shared_by_siblings_and_is_not_the_episodes_own():
         {env.tree.nodes[index].observation for index in env.expand(0, candidates(*["Up"] * 5))}
         for env in (lake("common", desc=ICE) for _ in range(2))
     ]
-    assert len(shared[0]) == 1
-    assert shared[0] == shared[1]
+    assert (len(shared[0]), shared[0]) == (1, shared[1])
     env = walk("common")
     env.expand(0, candidates("Jump", "Left || Jump"))
     env.expand(0, candidates("Jump"))
@@ -178,8 +168,7 @@ def test_expanding_draws_nothing_from_the_episodes_own_dice():
 def test_equal_candidates_share_a_step_only_where_it_cannot_differ(env, steps):
     env = env()
     env.expand(0, candidates("Right", "Left", "Right", "Right"))
-    assert env.tree.spent.env_steps == steps
-    assert len(env.tree.children(0)) == 4
+    assert (env.tree.spent.env_steps, len(env.tree.children(0))) == (steps, 4)
     assert [env.tree.nodes[index].candidate.text for index in (1, 2, 3, 4)] == ["Right", "Left", "Right", "Right"]
 
 
@@ -267,17 +256,19 @@ def test_the_tree_knows_environment_rules_and_scores():
     env = TreeSearchWrapper(FrozenLakeScore(AnswerFormat(gym.make("tsr/FrozenLake-v0", desc=ICE, is_slippery=False))))
     env.reset(seed=1)
     env.step("<think></think><answer>Left</answer>")
-    assert env.tree.score_of == "state"
-    assert env.tree.about["env"] == "tsr/FrozenLake-v0"
+    assert (env.tree.score_of, env.tree.about["env"]) == ("state", "tsr/FrozenLake-v0")
     assert env.tree.about["rules"]["desc"] == tuple(ICE)
     # One step to the left of the start, the goal is two fields away.
-    assert env.tree.nodes[1].score == -2.0
-    assert walk().tree.score_of == "turn"
+    assert (env.tree.nodes[1].score, walk().tree.score_of) == (-2.0, "turn")
 
 
-def test_unknown_noise_is_refused():
+def test_unknown_noise_is_refused_and_array_environments_can_be_searched():
     with pytest.raises(ValueError, match=r"wanted noise of .*got 'loud'"):
         TreeSearchWrapper(Walk(), noise="loud")
+    env = TreeSearchWrapper(Dice())
+    env.reset(seed=1)
+    new = env.expand(0, [Candidate(0), Candidate(2)])
+    assert [env.tree.nodes[index].info["roll"] in range(1, 9) for index in new] == [True, True]
 
 
 def test_a_restore_of_the_whole_stack_begins_a_tree_at_the_restored_state():
@@ -289,13 +280,6 @@ def test_a_restore_of_the_whole_stack_begins_a_tree_at_the_restored_state():
     assert (env.cursor, len(env.tree.nodes), env.tree.seed) == (0, 1, 3)
     assert env.tree.nodes[0].observation == "You are at 1, the goal is at 7."
     assert snapshot(env) == snap
-
-
-def test_an_array_environment_can_be_searched_too():
-    env = TreeSearchWrapper(Dice())
-    env.reset(seed=1)
-    new = env.expand(0, [Candidate(0), Candidate(2)])
-    assert [env.tree.nodes[index].info["roll"] in range(1, 9) for index in new] == [True, True]
 
 
 class Wheel(StateEnv):
@@ -348,24 +332,18 @@ def test_risk_scores_a_turn_by_a_quantile_of_its_draws():
         assert env.tree.nodes[index].score == sorted(draws(env, 0))[rank]
 
 
-def test_a_turn_that_leaves_nothing_to_chance_is_tried_once():
+def test_repeats_are_of_draws_that_differ():
     env = TreeSearchWrapper(gym.make("tsr/FrozenLake-v0", desc=ICE, is_slippery=False), repeats=7)
     env.reset(seed=1)
     (index,) = env.expand(0, ["Up"])
     assert env.tree.spent.env_steps == 1
     assert "score_draws" not in env.tree.nodes[index].info
     assert env.tree.about["repeats"] == 7
-
-
-def test_siblings_with_common_dice_share_every_draw():
     env = wheel(noise="common", repeats=4)
     first, second = (env.tree.nodes[index] for index in env.expand(0, [1, 1]))
     assert first.info["score_draws"] == second.info["score_draws"]
     assert env.tree.spent.env_steps == 4
     assert len(set(first.info["score_draws"])) > 1
-
-
-def test_the_episodes_own_dice_cannot_be_thrown_twice():
     with pytest.raises(ValueError, match='wanted noise "fresh" or "common"'):
         wheel(noise="same", repeats=2).expand(0, [1])
     assert wheel(repeats=2).expand(0, [1], noise="common") == [1]
@@ -457,8 +435,7 @@ def test_nodes_in_the_same_state_know_each_other():
     tree = env.tree
     # 0: at 0; 1: at 1; 2: at -1; 3: at 0 after two actions; 4: at 0 after two turns; 5: at 2.
     assert tree.twins(0, turns=False) == tree.twins(4, turns=False) == [0, 3, 4]
-    assert tree.twins(4, turns=True) == [4]
-    assert tree.num_transpositions == 2
+    assert (tree.twins(4, turns=True), tree.num_transpositions) == ([4], 2)
     assert tree.key(1, turns=False) == Walk().state_key(env.unwrapped.state._replace(position=1))
 
 

@@ -40,16 +40,12 @@ def test_a_turn_is_rated_by_the_state_that_it_reached(turn, score):
     assert env.step(turn)[4]["score"] == score
 
 
-def test_the_penalty_of_a_hole_is_a_keyword():
+def test_the_lakes_score_has_a_penalty_and_rates_states():
     env = FrozenLakeScore(gym.make("tsr/FrozenLake-v0", desc=LAKE, is_slippery=False), hole_penalty=0.5)
     env.reset(seed=1)
     assert env.step("Right || Down")[4]["score"] == -2.5
-
-
-def test_scores_rate_states_so_that_a_tree_takes_the_last_one():
     env = FrozenLakeScore(AnswerFormat(gym.make("tsr/FrozenLake-v0")))
-    assert env.score_of == "state"
-    assert gym.make(env.spec).hole_penalty == 10.0
+    assert (env.score_of, gym.make(env.spec).hole_penalty) == ("state", 10.0)
 
 
 #        columns 0123456
@@ -64,24 +60,15 @@ def scores(level, turns, **arguments):
     return [(round(result[1], 9), round(result[4]["score"], 9)) for result in results]
 
 
-def test_without_a_potential_the_score_is_the_reward():
+def test_potentials_of_sokoban_by_hand():
     # Two steps, a push, and the push that solves: -0.1, -0.1, and -0.1 + 1 + 10.
     assert scores(LEVEL, ["Right", "Right", "Right"]) == [(-0.1, -0.1), (-0.1, -0.1), (10.9, 10.9)]
     assert scores(LEVEL, ["Up"]) == [(-0.1, -0.1)]
-
-
-def test_the_oracle_adds_the_moves_that_a_turn_gained():
     # Three moves from solved: every Right gains one, Left gains nothing at the wall and loses one elsewhere.
     assert scores(LEVEL, ["Right", "Left", "Left"], potential="oracle") == [(-0.1, 0.9), (-0.1, -1.1), (-0.1, -0.1)]
     assert scores(LEVEL, ["Right || Right || Right"], potential="oracle") == [(10.7, 13.7)]
-
-
-def test_the_weight_scales_the_potential_alone():
     assert scores(LEVEL, ["Right"], potential="oracle", weight=0.25) == [(-0.1, 0.15)]
     assert scores(LEVEL, ["Right"], potential="oracle", weight=0.0) == [(-0.1, -0.1)]
-
-
-def test_the_estimate_adds_pushes_and_the_walk_to_the_nearest_box():
     # Two pushes, and one field between player and box: 2 + (2 - 1) = 3; then 2 + (1 - 1) = 2.
     assert scores(LEVEL, ["Right"], potential="estimate") == [(-0.1, 0.9)]
 
@@ -243,18 +230,12 @@ def question_scores(kind, *texts, **settings):
     return [env.step(text)[4]["score"] for text in texts]
 
 
-def test_first_occurrence_rises_with_the_passage_that_holds_the_answer():
+def test_potentials_of_questions_by_hand():
     assert question_scores("first_occurrence", BORN, "hm", TOWN, BORN) == [0.0, 0.0, 0.5, 0.5]
     assert question_scores("first_occurrence", TOWN, "<answer>Otto Brand</answer>") == [0.5, 1.0]
     assert question_scores("first_occurrence", TOWN, "<answer>Ada Moor</answer>") == [0.5, 0.0]
-
-
-def test_supporting_counts_the_passages_that_were_named():
     assert question_scores("supporting", BORN, BORN, TOWN) == [0.5, 0.5, 1.0]
     assert question_scores("supporting", BORN, "<answer>Mayor Brand</answer>") == [0.5, 1.0]
-
-
-def test_an_episode_that_ends_without_an_answer_is_worth_nothing():
     assert question_scores("supporting", TOWN, BORN, TOWN, max_turns=2) == [0.5, 1.0, 0.0]
     assert question_scores("first_occurrence", TOWN, "hm", max_turns=1) == [0.5, 0.0]
 
@@ -275,9 +256,6 @@ def test_novelty_uses_no_label_and_pays_a_passage_once():
 def test_states_are_rated_by_labels_and_turns_without():
     rated = {kind: RetrievalQAScore(qa(), kind=kind).score_of for kind in ("first_occurrence", "supporting", "novelty")}
     assert rated == {"first_occurrence": "state", "supporting": "state", "novelty": "turn"}
-
-
-def test_alpha_is_a_keyword():
     env = RetrievalQAScore(qa(), alpha=0.2)
     env.reset(options=CHOICE)
     assert env.step(TOWN)[4]["score"] == 0.2

@@ -175,17 +175,9 @@ FAMILIES = {
 }
 # One or two of each family, with actions and observations of every type.
 REPRESENTATIVES = (
-    "CartPole-v1",
-    "Pendulum-v1",
-    "LunarLander-v3",
-    "BipedalWalker-v3",
-    "FrozenLake-v1",
-    "Blackjack-v1",
-    "Hopper-v5",
-    "phys2d/CartPole-v1",
-    "tabular/CliffWalking-v0",
-    "ALE/Pong-v5",
-)
+    "CartPole-v1", "Pendulum-v1", "LunarLander-v3", "BipedalWalker-v3", "FrozenLake-v1", "Blackjack-v1", "Hopper-v5",
+    "phys2d/CartPole-v1", "tabular/CliffWalking-v0", "ALE/Pong-v5",
+)  # fmt: skip
 # Ids that need a library outside of Gymnasium's extras.
 NOT_GYMNASIUMS = ("GymV21Environment-v0", "GymV26Environment-v0")
 NUM_PAIRS = 100

@@ -54,15 +54,9 @@ class Twin:
         self.env.restore(self.nodes[parent]["snapshot"], seed=None if self.noise == "same" else dice)
         observation, reward, terminated, truncated, _ = self.env.step(action)
         node = {
-            "parent": parent,
-            "action": action,
-            "reward": reward,
-            "terminated": terminated,
-            "truncated": truncated,
-            "done": terminated or truncated,
-            "snapshot": self.env.snapshot(),
-            "observation": observation,
-        }
+            "parent": parent, "action": action, "reward": reward, "terminated": terminated, "truncated": truncated,
+            "done": terminated or truncated, "snapshot": self.env.snapshot(), "observation": observation,
+        }  # fmt: skip
         self.nodes.append(node)
         return node
 

@@ -148,7 +148,7 @@ def test_a_score_of_states_and_boards():
         assert_alike(found, task, twin, members)
 
 
-def test_a_task_does_not_depend_on_the_tasks_beside_it():
+def test_a_task_does_not_depend_on_other_tasks_and_environments_stay_where_they_are():
     many = batch_of("FrozenLake", 9, **LAKES)
     numbers = {"width": 4, "branching": 3, "depth": 7}
     together = array_beam(many, randomly, seeds=range(9), **numbers)
@@ -156,9 +156,6 @@ def test_a_task_does_not_depend_on_the_tasks_beside_it():
     for one, other in zip(alone.tree, together.tree, strict=True):
         assert np.array_equal(one[0], other[5])
     assert alone.chosen[0].tolist() == together.chosen[5].tolist()
-
-
-def test_the_environments_stay_where_they_are():
     envs = batch_of("FrozenLake", 3, **LAKES)
     before = envs.snapshot()
     array_beam(envs, randomly, width=2, branching=2, depth=5, seeds=range(3))
@@ -173,8 +170,7 @@ def test_where_the_episode_has_ended_nothing_grows():
     assert (found.tree.actions[0] == -1).all()
     assert found.actions[0, 0] == -1
     assert found.returns.tolist() == [0.0, pytest.approx(10.9)]
-    assert found.chosen[0].tolist() == [0, -1]
-    assert found.actions[1].tolist()[0] == 3
+    assert (found.chosen[0].tolist(), found.actions[1].tolist()[0]) == ([0, -1], 3)
 
 
 def test_actions_and_scores_of_any_numbers_will_do():

@@ -100,26 +100,21 @@ def test_a_push_that_solves_is_found():
     assert found.actions.tolist() == [3, 3, 3]
     assert (found.visits.sum(1) == 60).all()
     # Two steps to the right, the second of which pushes the box onto its goal: -0.2 + 1 + 10.
-    solved = found.tree.terminated.any(1)
-    assert solved.all()
+    assert found.tree.terminated.any(1).all()
     assert (found.values > 5).all()
 
 
-def test_simulations_that_reach_an_end_again_grow_nothing():
+def test_where_an_episode_has_ended_nothing_grows():
     envs = gym.make_vec("tsr/Sokoban-v0", num_envs=1, level="#####\n#@$.#\n#####", max_actions=20)
     envs.reset(seed=0)
     found = array_puct(envs, simulations=50, seeds=[3])
     assert found.visits.sum() == 50
     assert found.tree.num_expanded < 50
     assert int(found.tree.terminated.sum()) >= 1
-
-
-def test_where_the_episode_has_ended_nothing_grows():
     envs = batch_of("Sokoban", 2, level="#####\n#@$.#\n#####", autoreset_mode="Disabled")
     envs.step([3, 0])
     found = array_puct(envs, simulations=5, seeds=[0, 1])
-    assert found.visits[0].tolist() == [0, 0, 0, 0]
-    assert found.visits[1].sum() == 5
+    assert (found.visits[0].tolist(), found.visits[1].sum()) == ([0, 0, 0, 0], 5)
     assert (found.tree.actions[0] == -1).all()
 
 
@@ -130,8 +125,7 @@ def test_a_task_does_not_depend_on_the_tasks_beside_it():
     alone = array_puct(envs.take(np.array([4])), simulations=30, seeds=[4], evaluate=cells)
     for one, other in zip(alone.tree, together.tree, strict=True):
         assert np.array_equal(one[0], other[4])
-    assert alone.values[0] == together.values[4]
-    assert envs.snapshot() == before
+    assert (alone.values[0], envs.snapshot()) == (together.values[4], before)
 
 
 def test_priors_that_are_the_same_everywhere_need_no_row_for_each_state():

@@ -19,22 +19,16 @@ def small():
     return tree
 
 
-def test_an_empty_tree_has_roots_only():
+def test_a_tree_has_a_root_for_every_seed_and_paths_from_it():
     tree = ArrayTree.empty(3, 5)
     assert tree.num_expanded == 0
     assert tree.parents.shape == tree.rewards.shape == (3, 5)
     assert (tree.parents == -1).all()
     assert tree.actions_to(np.array([0, 0, 0])).shape == (3, 0)
-
-
-def test_the_way_to_a_node_is_read_from_the_root():
     tree = small()
     assert tree.num_expanded == 4
     assert tree.actions_to(np.array([3, 1])).tolist() == [[10, 11], [13, -1]]
     assert tree.actions_to(np.array([2, 0])).tolist() == [[12], [-1]]
-
-
-def test_every_task_needs_a_seed():
     assert root_seeds(range(3), 3).tolist() == [0, 1, 2]
     assert root_seeds([2**64 - 1], 1).tolist() == [2**64 - 1]
     with pytest.raises(ValueError, match="wanted one seed for each of 3 tasks"):

@@ -90,8 +90,7 @@ def grown_trees(count=1, *, strategy="beam(width=2, branching=3)", history="full
     )
     chat = ChatPolicy(engine, tokenizer, plain_prompt("Reach G."), past)
     envs = [lake(seed, max_turns=turns) for seed in range(count)]
-    trees = search(envs, chat, choose_strategy(strategy), seeds=range(count))
-    return trees, model, tokenizer
+    return search(envs, chat, choose_strategy(strategy), seeds=range(count)), model, tokenizer
 
 
 class Sampling:

@@ -162,8 +162,7 @@ def test_a_mask_that_is_off_by_one_is_found(grown, rows, by):
     for row in rows:
         row["completion_mask"] = [0, *row["completion_mask"][:-1]] if by == 1 else [*row["completion_mask"][1:], 0]
         del row["logprobs"]
-    problems = wrong(rows, tokenizer=tokenizer)
-    assert "trained tokens are not in answers" in problems["answers"][0]
+    assert "trained tokens are not in answers" in wrong(rows, tokenizer=tokenizer)["answers"][0]
 
 
 def test_log_probabilities_of_another_policy_are_found(grown, rows):

@@ -53,26 +53,19 @@ def kinds(pairs):
     return [(pair.chosen_ids, pair.rejected_ids) for pair in pairs]
 
 
-def test_merit_prefers_the_higher_score():
+def test_preferences_are_of_higher_scores_or_better_mean_returns_and_never_of_noise():
     tree = small_tree()
     assert sibling_pairs(tree) == [
         Pair((100,), (2,), (1,), (-0.2,), (-0.1,), gap=4.0, node=0),
         Pair((101,), (5,), (4, 4), (-0.5,), (-0.4, -0.4), gap=1.0, node=1),
     ]
-
-
-def test_mean_returns_prefer_better_ends_and_a_left_branch_has_no_end():
     # Through node 1: returns 4 and 0, mean 2; node 3 has 2 as well. Node 2 was left.
-    tree = small_tree()
     worth = mean_return(tree)
     assert worth[:2] == [2.0, 2.0]
     assert isnan(worth[2])
     assert worth[3:] == [2.0, 4.0, 0.0]
     # Equal worth is no preference.
     assert kinds(sibling_pairs(tree, worth=mean_return)) == [((4, 4), (5,))]
-
-
-def test_noise_is_no_preference():
     tree = tree_of(sampled(0, 1, [1], 0.1 + 0.2, end=True), sampled(0, 1, [2], 0.3, end=True))
     assert sibling_pairs(tree, worth=mean_return) == []
 
@@ -125,22 +118,16 @@ def test_every_turn_has_a_row_with_its_tokens_and_its_value():
         StepValue(50, (1, 11, 12, 2), (12, 13), 0.0, 1, 1),
         StepValue(50, (1, 11, 12, 2), (13, 14), 4.0, 1, 1),
     ]
-
-
-def test_a_left_branch_can_count_with_its_return():
     assert step_values([tree()], unfinished="return")[-1] == StepValue(50, (1,), (14, 15), 9.0, 1, 0)
+    group = Group(1, (leaf([1, 2, 3], 0.0), leaf([1, 2, 4], 2.0), leaf([1, 5], 4.0)))
+    assert step_values([group])[0].value == 2.5
+    assert step_values([group], backup="leaf_mean")[0].value == pytest.approx(2.0)
 
 
 def test_tasks_are_those_of_the_groups_also_where_a_group_has_no_tokens():
     silent = Group(51, (episode(turn_of([1], [], 0.0)),))
     labels = step_values([Group(49, (leaf([1], 3.0),)), silent, tree()])
     assert [row.task for row in labels] == [49, 50, 50, 50]
-
-
-def test_values_are_means_over_children_or_over_leaves():
-    group = Group(1, (leaf([1, 2, 3], 0.0), leaf([1, 2, 4], 2.0), leaf([1, 5], 4.0)))
-    assert step_values([group])[0].value == 2.5
-    assert step_values([group], backup="leaf_mean")[0].value == pytest.approx(2.0)
 
 
 def test_a_prompt_that_begins_anew_is_that_of_the_turn_alone():
@@ -265,16 +252,12 @@ def test_an_older_file_stays_where_something_is_wrong(saved, tmp_path):
     assert not list(tmp_path.glob("*.partial"))
 
 
-def test_a_tree_without_tokens_is_refused(tmp_path):
-    env = rooms(1)
-    env.search(PUSHER, naive).save(tmp_path / "scripted.jsonl")
+def test_trees_without_tokens_or_records_are_refused_and_nothing_is_written(tmp_path):
+    rooms(1).search(PUSHER, naive).save(tmp_path / "scripted.jsonl")
     for kind in ("preferences", "step-values"):
         with pytest.raises(InvalidTree, match=r"scripted\.jsonl: its turns have no token ids"):
             export([tmp_path / "scripted.jsonl"], tmp_path / "out.jsonl", kind=kind)
     assert not (tmp_path / "out.jsonl").exists()
-
-
-def test_without_records_nothing_is_written(tmp_path):
     tree_of(sampled(0, 1, [1], 1.0, end=True)).save(tmp_path / "lonely.jsonl")
     with pytest.raises(InvalidTree, match="the 1 trees hold no preferences: nothing was written"):
         export([tmp_path / "lonely.jsonl"], tmp_path / "out.jsonl")
@@ -314,7 +297,7 @@ def test_without_trees_there_is_nothing_to_export(undisturbed, tmp_path):
         export([bare], tmp_path / "out.jsonl")
 
 
-def test_a_chat_is_the_words_of_a_path_in_turn():
+def test_a_chat_is_the_words_of_a_successful_path_unless_all_are_wanted():
     (tree,), _, _ = grown_trees(strategy="naive")
     (chat,) = tree_chats(tree, prompt="plain", successes=False)
     assert [message["role"] for message in chat.messages] == ["system", *["user", "assistant"] * 3]
@@ -323,17 +306,10 @@ def test_a_chat_is_the_words_of_a_path_in_turn():
     assert [message["content"] for message in chat.messages[1::2]] == [tree.nodes[at].observation for at in path[:-1]]
     assert [message["content"] for message in chat.messages[2::2]] == [tree.nodes[at].candidate.text for at in path[1:]]
     assert chat.task == tree.seed
-
-
-def test_only_successes_are_shown_unless_all_are_wanted_and_instructions_may_be_given():
-    env = rooms(1)
-    tree = env.search(PUSHER, naive)
+    tree = rooms(1).search(PUSHER, naive)
     (chat,) = tree_chats(tree, prompt="plain", successes=False, instructions="Push.")
     assert chat.messages[0] == {"role": "system", "content": "Push."}
     assert len(tree_chats(tree)) == chat.success
     assert tree_chats(tree, prompt="compact", successes=False)[0].messages[0]["role"] == "user"
-
-
-def test_an_unknown_prompt_is_refused():
     with pytest.raises(ConfigError, match="wanted a prompt of"):
         tree_chats(rooms(1).search(PUSHER, naive), prompt="rhymes")

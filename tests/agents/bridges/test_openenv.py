@@ -58,13 +58,10 @@ def test_a_damaged_token_is_refused_and_changes_nothing(token):
     assert session.token() == before
 
 
-def test_a_token_of_another_environment_is_refused():
+def test_environments_that_do_not_fit_are_refused():
     other = lake(is_slippery=True)
     with pytest.raises(SnapshotError, match="under other rules"):
         lake().enter(other.token())
-
-
-def test_an_environment_without_text_is_refused():
     with pytest.raises(ConfigError, match="wanted an environment of text"):
         session_of("CartPole-v1", {})
 

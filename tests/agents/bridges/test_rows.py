@@ -39,8 +39,7 @@ def test_a_prompt_that_begins_anew_begins_a_row_and_turns_without_tokens_have_no
     trajectory = episode(turn([1], [2], 0.0, -1), turn([1], [], 2.0), turn([7], [8], 1.0, -2))
     first, second = rows_of(trajectory)
     assert (first.input_ids, first.turns, second.input_ids, second.turns) == ((1, 2), (0,), (7, 8), (2,))
-    assert second.rewards == (1.0,)
-    assert second.total_reward == 3.0
+    assert (second.rewards, second.total_reward) == ((1.0,), 3.0)
 
 
 @pytest.mark.parametrize("history", ["full", "markov"])
@@ -49,8 +48,7 @@ def test_rows_hold_what_a_learner_learns_from(history):
     leaves = harvest_leaves(tree)
     batch = collate([Group(0, tuple(leaves))])
     rows = [row for leaf in leaves for row in rows_of(leaf)]
-    assert len(rows) == len(batch.ids)
-    assert (len(rows) == len(leaves)) == (history == "full")
+    assert (len(rows), len(rows) == len(leaves)) == (len(batch.ids), history == "full")
     for index, row in enumerate(rows):
         length = int(batch.present[index].sum())
         assert list(row.input_ids) == batch.ids[index, :length].tolist()
@@ -143,13 +141,10 @@ def test_rewards_and_advantages_stand_at_their_tokens():
     assert [row.row.task for rows in second for row in rows] == [5, 5]
 
 
-def test_without_an_estimator_there_are_no_advantages_and_without_tokens_no_rows():
+def test_without_an_estimator_there_are_no_advantages_and_a_draw_is_uniform_and_repeats():
     ((rows,),) = trained_rows([Group(4, (GROWING,))], None)
     assert rows[0].advantages is None
     assert trained_rows([Group(4, (SILENT,)), Group(5, ())], places) == [[], []]
-
-
-def test_a_draw_is_uniform_in_order_and_repeats():
     assert drawn_evenly("abc", 3, 7) == ["a", "b", "c"]
     assert drawn_evenly("abc", 5, 7) == ["a", "b", "c"]
     drawn = [drawn_evenly("abcd", 2, seed) for seed in range(400)]

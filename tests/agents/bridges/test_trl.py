@@ -87,8 +87,7 @@ def test_another_step_process_or_place_samples_anew_and_the_same_repeats(searche
 
 def columns(batch):
     """Return as the advantage of each sampled token its place in its row plus a tenth of its group's number."""
-    place = torch.arange(batch.ids.shape[1])
-    return (place + 0.1 * batch.group[:, None]) * batch.sampled
+    return (torch.arange(batch.ids.shape[1]) + 0.1 * batch.group[:, None]) * batch.sampled
 
 
 def test_advantages_stand_at_their_tokens():
@@ -165,13 +164,10 @@ def test_impossible_settings_are_refused_with_advice():
         markov()(repeated(1), trainer())
 
 
-def test_prompts_may_be_messages(searched):
+def test_prompts_may_be_messages_and_rewards_are_the_environments(searched):
     host, rows = searched
     prompts = [[{"role": "user", "content": text}] for text in repeated(3, 8)]
     assert ROLLOUT("beam(width=2, branching=3)")(prompts, host)["completion_ids"] == rows["completion_ids"]
-
-
-def test_the_reward_function_returns_the_environments_rewards():
     assert env_reward(["a", "b"], env_reward=[1.5, None], success=[True, False]) == [1.5, None]
 
 
@@ -179,8 +175,7 @@ def test_an_environment_with_a_tool_plays_an_episode_to_its_end():
     make = tsr_environment("frozenlake", map_name="4x4", is_slippery=False, max_turns=10, max_actions=10)
     env = make()
     assert env.act("Right") == "The episode is over."
-    first = env.reset(task=3, prompt="unused")
-    assert "frozen lake" in first.lower()
+    assert "frozen lake" in env.reset(task=3, prompt="unused").lower()
     # Gymnasium's map: down twice, right twice, down and right again.
     texts = [env.act(action) for action in ("Down", "Down", "Right", "Right", "Down", "Right")]
     assert texts[-1].endswith("The episode is over.")

@@ -110,7 +110,7 @@ def test_a_worker_that_failed_or_is_quiet_is_reported():
         searching.check_health(60)
 
 
-def test_a_worker_that_never_began_or_waits_for_room_can_be_stopped():
+def test_a_waiting_worker_can_be_stopped_and_impossible_settings_are_refused():
     worker().stop()
     full = worker(most=1)
     full.start()
@@ -118,8 +118,5 @@ def test_a_worker_that_never_began_or_waits_for_room_can_be_stopped():
     full.stop()
     assert threading.active_count() >= 1
     assert full.rollout_buffer.qsize() <= 1
-
-
-def test_impossible_settings_are_refused():
     with pytest.raises(ConfigError, match="needs a critic"):
         worker("gae")

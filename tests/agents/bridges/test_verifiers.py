@@ -12,8 +12,7 @@ from tsr_gym.agents.bridges.verifiers import tree_from_messages, tree_messages, 
 
 @pytest.mark.parametrize("tree", [branching_tree(), window_tree()], ids=["full history", "window"])
 def test_messages_hold_the_whole_tree_as_json_too(tree):
-    graph = tree_messages(tree)
-    nodes, info = json.loads(json.dumps(graph))
+    nodes, info = json.loads(json.dumps(tree_messages(tree)))
     assert tree_nodes(tree_from_messages(nodes, info)) == tree_nodes(tree)
 
 

@@ -50,21 +50,3 @@ def test_a_world_of_words_of_ones_own_has_the_recipe_of_its_kind(capsys, tmp_pat
     wanted = "8 validations cannot show" if behind else "after 1 steps the model copies"
     assert wanted in capsys.readouterr().err
     assert not (tmp_path / "model").exists()
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["sokoban", "--out", "."], "exists: choose another folder"),
-        (["nonsense", "--out", "model"], "there is no environment 'nonsense'"),
-        (["frozen_lake", "--out", "model", "--env-set", "max_actions=null"], "no oracle with these settings"),
-    ],
-    ids=["folder exists", "no such environment", "no oracle"],
-)
-def test_what_cannot_be_built_is_one_message_and_status_2(capsys, tmp_path, monkeypatch, args, message):
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["base-model", *args, *TINY]) == 2
-    shown = capsys.readouterr()
-    assert message in shown.err
-    assert shown.err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []

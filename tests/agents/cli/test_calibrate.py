@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from tests.agents.cli.test_core_install import run, with_command  # noqa: F401 (fixtures: a Python without the extras)
 from tsr_gym.agents.cli import calibrate
 
@@ -46,28 +44,15 @@ def test_what_cannot_be_known_is_said(capsys):
     assert "what a search" not in shown
 
 
-def test_it_explains_itself(capsys):
-    with pytest.raises(SystemExit) as ended:
-        calibrate.main(["--help"])
-    assert ended.value.code == 0
-    shown = capsys.readouterr().out
-    assert "tsr calibrate" in shown
-    for flag in ("--score", "--budgets", "--instances", "--seeds", "--model", "--out"):
-        assert flag in shown
-
-
 CALIBRATE = "import sys; from tsr_gym.agents.cli.calibrate import main; sys.exit(main(sys.argv[1:]))"
 
 
-def test_random_play_on_the_grid_worlds_needs_no_extra(run):  # noqa: F811
+def test_random_play_needs_no_extra_and_what_does_names_it_before_any_work(run, tmp_path):  # noqa: F811
     few = ("--instances", "2", "--widths", "1", "--budgets", "2")
     for name, scorer in (("sokoban", "SokobanScore(potential='oracle')"), ("frozenlake", "FrozenLakeScore")):
         done = run("-c", CALIBRATE, name, "--score", scorer, *few)
         assert done.returncode == 0, done.stderr
         assert "among candidates" in done.stdout
-
-
-def test_what_needs_an_extra_names_it_before_any_work(run, tmp_path):  # noqa: F811
     for more, package in ((("--out", "report"), "matplotlib"), (("--model", "default"), "torch")):
         done = run("-c", CALIBRATE, "sokoban", *more)
         assert done.stderr.endswith(f"this needs the package {package!r}, which is not installed: " + INSTALL)

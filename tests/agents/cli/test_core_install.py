@@ -194,15 +194,12 @@ def test_the_doctor_says_what_works_and_what_each_missing_extra_brings(run, tmp_
     assert states["tsr/WebShop-v0"] == states["tsr/RetrievalQA-v0"] == states["gpu"] == "missing"
 
 
-def test_environments_are_listed_with_what_they_need(run):
+def test_environments_are_listed_with_what_they_need_and_a_room_can_be_played(run):
     done = run("-m", "tsr_gym", "envs", "--json")
     assert done.returncode == 0, done.stderr
     needs = {one["id"]: one["needs"] for one in json.loads(done.stdout)["environments"]}
     assert needs["tsr/Sokoban-v0"] is None
     assert "pip install 'tsr-gym[envs]'" in needs["tsr/WebShop-v0"]
-
-
-def test_a_room_can_be_played(run):
     done = run("-m", "tsr_gym", "play", "sokoban", stdin="Up\nundo\nhint\nquit\n")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("return 0") == 2
@@ -227,13 +224,6 @@ def test_what_needs_an_extra_names_it_and_how_to_install_it(run, tmp_path, args,
         f"tsr {args[0]}: this needs the package {package!r}, which is not installed: pip install 'tsr-gym[agents]'\n"
     )
     assert list(tmp_path.iterdir()) == []
-
-
-def test_in_python_a_missing_package_is_an_error_with_the_same_line(run):
-    done = run("-c", "from tsr_gym.optional import require; require('numba', 'envs')")
-    assert done.returncode == 1
-    wanted = "this needs the package 'numba', which is not installed: pip install 'tsr-gym[envs]'"
-    assert done.stderr.endswith(f"tsr_gym.errors.MissingExtra: {wanted}\n")
 
 
 @pytest.mark.parametrize("name", ["tsr/WebShop-v0", "tsr/RetrievalQA-v0"])

@@ -36,16 +36,13 @@ def sleeps():
     return "awake"
 
 
-def test_every_part_of_the_self_test_says_what_came_of_it():
+def test_every_part_of_the_self_test_is_reported_and_what_came_before_an_end_of_the_process_is_kept():
     found = self_test(60, {"a": works, "b": misses, "c": fails})
     assert found == [
         Trial("a", "works", "it works"),
         Trial("b", "missing", "this needs the package 'wings', which is not installed: pip install 'tsr-gym[flight]'"),
         Trial("c", "failed", "RuntimeError: no lift"),
     ]
-
-
-def test_what_ends_the_process_is_named_and_what_came_before_is_kept():
     found = self_test(60, {"a": works, "b": crashes, "c": works})
     assert [(one.what, one.state) for one in found] == [("a", "works"), ("b", "failed"), ("c", "not done")]
     assert found[1].words == "it ended the process (status 7)"
@@ -60,13 +57,13 @@ def test_what_takes_too_long_is_left_and_says_so():
 
 def test_a_world_is_made_restored_and_searched():
     # Two candidates survive a level at most: 1 + 4 nodes, and 4 below each of at most 2.
-    words = try_world("tsr/Sokoban-v0")
-    nodes = int(words.rpartition("tree of ")[2].partition(" ")[0])
-    assert 5 <= nodes <= 13
+    assert 5 <= int(try_world("tsr/Sokoban-v0").rpartition("tree of ")[2].partition(" ")[0]) <= 13
 
 
-def test_every_extra_of_the_package_has_words():
+def test_every_extra_has_words_and_a_package_that_is_not_installed_is_a_problem(monkeypatch):
     assert set(doctor.BRINGS) == set(REQUIREMENTS) - {""}
+    monkeypatch.setattr(doctor, "extras", lambda: None)
+    assert "pip install -e" in doctor.examine(tests=False)["problems"][0]
 
 
 def test_versions_and_what_is_missing_are_those_of_the_installed_packages(monkeypatch):
@@ -98,8 +95,7 @@ def found_in(there, name):
 
 
 def run(capsys, *args):
-    status = cli.main(["doctor", *args])
-    return status, capsys.readouterr()
+    return cli.main(["doctor", *args]), capsys.readouterr()
 
 
 def test_json_holds_what_was_found_and_nothing_else_is_printed(capsys, monkeypatch, tmp_path):
@@ -112,8 +108,7 @@ def test_json_holds_what_was_found_and_nothing_else_is_printed(capsys, monkeypat
     assert (status, found["tsr_gym"], found["problems"]) == (0, __version__, [])
     assert found["cache"] == {"folder": str(tmp_path), "files": 1, "bytes": 5}
     assert found["threads"]["OMP_NUM_THREADS"] == "1"
-    core = found["extras"][0]
-    assert core["versions"]["numpy"] == version("numpy")
+    assert found["extras"][0]["versions"]["numpy"] == version("numpy")
 
 
 def test_for_people_it_is_a_table_with_the_line_that_completes_an_extra(capsys, monkeypatch):
@@ -132,8 +127,3 @@ def test_for_people_it_is_a_table_with_the_line_that_completes_an_extra(capsys, 
 def test_the_status_says_whether_something_is_broken(capsys, monkeypatch, trials, wanted):
     monkeypatch.setattr("tsr_gym.agents.cli.doctor.self_test", lambda: trials)
     assert run(capsys)[0] == wanted
-
-
-def test_a_package_that_is_not_installed_is_a_problem(monkeypatch):
-    monkeypatch.setattr(doctor, "extras", lambda: None)
-    assert "pip install -e" in doctor.examine(tests=False)["problems"][0]

@@ -17,22 +17,16 @@ def listed(capsys, *args):
     return json.loads(capsys.readouterr().out)
 
 
-def test_all_environments_strategies_and_scorers_are_listed(capsys):
+def test_environments_strategies_and_scorers_are_listed_with_the_worlds_that_they_fit(capsys):
     found = listed(capsys)
     assert [one["id"] for one in found["environments"]] == [*ENTRY_POINTS, *OPTIONAL_ENTRY_POINTS]
     assert {short for one in found["environments"] for short in one["short_names"]} == set(SHORT_NAMES)
     named = {one["name"] for one in found["strategies"]}
     assert {"beam", "best_of_n", "lookahead", "puct"} <= named
     assert {one["name"] for one in found["scorers"]} >= {"RewardScore", "SokobanScore"}
-
-
-def test_the_scorers_of_a_world_are_its_own_and_those_of_any():
     worlds = {one["name"]: one["world"] for one in list_scorers()}
     assert worlds["SokobanScore"] == "tsr_gym_envs.sokoban"
     assert (worlds["RewardScore"], worlds["PotentialScore"]) == ("any", "any")
-
-
-def test_an_environment_lists_only_scorers_that_fit_it(capsys):
     (lake,) = listed(capsys, "frozen_lake")["environments"]
     assert {"FrozenLakeScore", "RewardScore"} <= set(lake["scorers"])
     assert "SokobanScore" not in lake["scorers"]
@@ -48,32 +42,21 @@ def test_the_defaults_are_those_of_an_environment_that_was_made_without_settings
     assert "render_mode" in told
 
 
-def test_choices_are_written_out(capsys):
+def test_choices_are_written_out_and_for_people_it_is_tables(capsys):
     (sokoban,) = listed(capsys, "sokoban")["environments"]
     kinds = {item["name"]: item["type"] for item in sokoban["settings"]}
     assert kinds["generator"] == "native | ragen | gym-sokoban"
     assert kinds["preset"] == "paper | tsr-code"
-
-
-def test_the_numbers_of_a_strategy_are_those_of_its_signature(capsys):
-    (ours,) = [one for one in listed(capsys)["strategies"] if one["name"] == "beam"]
-    told = {item["name"]: item["default"] for item in ours["settings"]}
-    assert told == beam.__kwdefaults__
-
-
-def test_environments_of_others_are_read_too(capsys):
-    (cart,) = listed(capsys, "CartPole-v1")["environments"]
-    assert (cart["id"], cart["short_names"], cart["guide"]) == ("CartPole-v1", [], "reward")
-    assert "sutton_barto_reward" in {item["name"] for item in cart["settings"]}
-
-
-def test_for_people_it_is_tables(capsys):
     assert cli.main(["envs", "sokoban"]) == 0
     shown = capsys.readouterr().out
     assert "settings of tsr/Sokoban-v0" in shown
     assert "solution_length" in shown
 
 
-def test_an_unknown_environment_is_told_with_those_that_there_are(capsys):
-    assert cli.main(["envs", "sokobann"]) == 2
-    assert "did you mean sokoban?" in capsys.readouterr().err
+def test_settings_of_strategies_and_of_environments_of_others_are_read(capsys):
+    (ours,) = [one for one in listed(capsys)["strategies"] if one["name"] == "beam"]
+    told = {item["name"]: item["default"] for item in ours["settings"]}
+    assert told == beam.__kwdefaults__
+    (cart,) = listed(capsys, "CartPole-v1")["environments"]
+    assert (cart["id"], cart["short_names"], cart["guide"]) == ("CartPole-v1", [], "reward")
+    assert "sutton_barto_reward" in {item["name"] for item in cart["settings"]}

@@ -57,31 +57,6 @@ def test_bars_that_are_not_known_are_said_to_be_not_known(capsys, chat_model):
     assert len(re.findall("(random|optimal): not known", capsys.readouterr().out)) == 2
 
 
-@pytest.mark.parametrize(
-    ("args", "status", "message"),
-    [
-        (["nowhere"], 1, "wanted the folder of a Hugging Face model with config.json, found none"),
-        (["default"], 2, "wanted --env for the default model"),
-        (["default", "--env", "nonsense"], 2, "there is no environment 'nonsense'"),
-        (["nowhere", "--instances", "0"], 2, "wanted eval_instances as a whole number >= 1, got 0"),
-        (
-            ["nowhere", "--search", "dream"],
-            2,
-            "there is no strategy 'dream': did you mean beam? wanted one of adaptive, beam",
-        ),
-    ],
-    ids=str,
-)
-def test_what_cannot_be_played_is_one_message(capsys, tmp_path, monkeypatch, args, status, message):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TSR_GYM_CACHE", str(tmp_path))
-    assert cli.main(["eval", *args]) == status
-    shown = capsys.readouterr()
-    assert shown.err.startswith("tsr eval: ")
-    assert message in shown.err
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_result_that_cannot_be_written_is_told_after_it_was_shown(capsys, base_model, tmp_path):
     assert cli.main(["eval", str(base_model), "--instances", "1", "--out", str(tmp_path / "no" / "result.json")]) == 1
     shown = capsys.readouterr()

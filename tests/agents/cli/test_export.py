@@ -61,14 +61,6 @@ def test_step_values_of_a_tree_are_means_over_what_came_after(searched, tmp_path
     assert all((tuple(row["response_ids"]), row["turn"]) in wanted for row in rows)
 
 
-def test_what_is_wrong_is_a_message(capsys, tmp_path):
-    (tmp_path / "torn.jsonl").write_text('{"format": "tsr-gym tree", "version": 1')
-    assert cli.main(["export", str(tmp_path / "torn.jsonl"), "--out", str(tmp_path / "out.jsonl")]) == 1
-    assert "torn.jsonl, line 1: not the header of a tree" in capsys.readouterr().err
-    assert cli.main(["export", str(tmp_path / "torn.jsonl"), "--kind", "poems", "--out", "out.jsonl"]) == 2
-    assert "wanted kind of preferences, step-values" in capsys.readouterr().err
-
-
 def test_trajectories_need_no_extra_and_other_kinds_name_theirs(run, searched, tmp_path):  # noqa: F811
     code = "import sys; from tsr_gym.agents.cli import main; sys.exit(main(sys.argv[1:]))"
     export = ("-c", code, "export", str(searched), "--out", str(tmp_path / "out.jsonl"))

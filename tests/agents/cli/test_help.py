@@ -47,14 +47,11 @@ def test_evaluation_has_no_settings_of_training(capsys):
     assert "--groups" in capsys.readouterr().err
 
 
-def test_the_short_help_of_training_shows_its_settings_and_no_others(capsys):
+def test_the_short_help_of_training_shows_its_settings_and_the_long_one_all(capsys):
     text = shown(capsys, "train")
     door = {"--recipe", "--config", "--dry-run", "--n", "--width", "--branching", "--depth", "--keep"}
     assert {*EXPLAINED.findall(text)} == {*map(flag_of, FIRST)} | door
     assert "tsr train --help-all" in text
-
-
-def test_the_long_help_of_training_shows_all(capsys):
     assert {"--clip-high", "--betas", "--ray"} <= {*EXPLAINED.findall(shown(capsys, "train", "--help-all"))}
 
 

@@ -23,16 +23,12 @@ def test_without_a_file_it_is_the_standard_output(args, wanted):
     assert with_json(args) == wanted
 
 
-def test_a_calibration_can_be_printed_as_json(capsys):
+def test_a_calibration_and_a_probe_can_be_printed_as_json(capsys):
     few = ["--score", "FrozenLakeScore", "--instances", "4", "--widths", "1", "--budgets", "2"]
     assert cli.main(["calibrate", "frozen_lake", *few, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["config"]["instances"] == 4
+    assert json.loads(capsys.readouterr().out)["config"]["instances"] == 4
+    assert cli.main(["probe", "frozen_lake", *FEW, "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) >= 1
 
 
 FEW = ["--model", "random", "--instances", "2", "--search", "beam(width=1, branching=2)"]
-
-
-def test_a_probe_can_be_printed_as_json(capsys):
-    assert cli.main(["probe", "frozen_lake", *FEW, "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)) >= 1

@@ -57,21 +57,6 @@ def test_a_score_is_calibrated_with_the_candidates_of_a_server(capsys):
     assert f"asked: {len(stub.asked):,} requests" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        (["eval", "sokoban", "--engine", "openai"], "wanted --model NAME"),
-        (["eval", "nonsense", "--engine", "openai", "--model", "m"], "there is no environment 'nonsense'"),
-        (["eval", "sokoban", "--engine", "openai", "--model", "m", "--base-url", "nowhere"], "wanted a base_url"),
-        (["train", "sokoban", "--engine", "openai", "--model", "m"], "a model behind a server cannot be trained"),
-    ],
-    ids=lambda given: " ".join(given[:4]) if isinstance(given, list) else "",
-)
-def test_what_cannot_be_asked_is_one_message(capsys, command, message):
-    assert cli.main(command) == 2
-    assert message in " ".join(capsys.readouterr().err.split())
-
-
 def test_a_server_that_refuses_ends_the_command_with_its_words(capsys, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with serving(lambda number, body: (401, error(f"no such key {KEY}"))) as (url, _):

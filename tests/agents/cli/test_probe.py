@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from tests.agents.cli.test_core_install import run, with_command  # noqa: F401 (fixtures: a Python without the extras)
 from tsr_gym.agents import cli
 
@@ -50,20 +48,6 @@ def test_a_model_pays_in_tokens(capsys, base_model, tmp_path):
         won = round(row["success"] * row["episodes"])
         assert row["tokens_per_success"] == (row["sampled_tokens"] / won if won else None)
     assert "sampled tokens per success" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--search", "dream"], "there is no strategy 'dream'"),
-        (["--search", "beam", "--score", "Nonsense"], "there is no scorer 'Nonsense'"),
-    ],
-)
-def test_what_cannot_be_probed_is_one_message(capsys, more, message):
-    assert cli.main([*RANDOM, *more]) == 2
-    shown = capsys.readouterr()
-    assert shown.err.startswith("tsr probe: ")
-    assert message in shown.err
 
 
 def test_random_play_needs_no_extra_and_what_does_names_it(run, tmp_path):  # noqa: F811

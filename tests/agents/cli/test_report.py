@@ -3,8 +3,6 @@
 import json
 import shutil
 
-import pytest
-
 from tsr_gym.agents import cli
 
 
@@ -41,12 +39,6 @@ def test_runs_are_held_beside_each_other_and_drawn(capsys, undisturbed, tmp_path
     assert row[4].strip().endswith("± 0.0")
 
 
-def test_the_same_run_twice_is_refused(capsys, undisturbed, tmp_path):
-    twin = shutil.copytree(undisturbed, tmp_path / "twin")
-    assert cli.main(["report", str(undisturbed), str(twin), "--out", str(tmp_path / "curves.png")]) == 2
-    assert "twin are both seed 0 of naive: report one of them" in capsys.readouterr().err
-
-
 def test_what_is_wrong_with_a_run_is_said_and_written(capsys, undisturbed, tmp_path):
     sick = shutil.copytree(undisturbed, tmp_path / "sick")
     record = json.loads((sick / "metrics.jsonl").read_text().splitlines()[0])
@@ -62,33 +54,3 @@ def test_what_is_wrong_with_a_run_is_said_and_written(capsys, undisturbed, tmp_p
     # A run without findings has no line.
     assert cli.main(["report", str(undisturbed), "--out", str(curves)]) == 0
     assert f"{undisturbed}:" not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("harm", "status", "message"),
-    [
-        (shutil.rmtree, 1, "run: wanted the folder of a run with run.toml, found none"),
-        (lambda run: (run / "run.toml").write_text("{"), 2, "run.toml: wanted TOML"),
-        (lambda run: (run / "evaluations.jsonl").unlink(), 1, "run: the run has not been evaluated yet"),
-    ],
-    ids=["gone", "damaged", "not evaluated"],
-)
-def test_a_folder_that_holds_no_run_is_named(capsys, undisturbed, tmp_path, harm, status, message):
-    run = shutil.copytree(undisturbed, tmp_path / "run")
-    harm(run)
-    out = tmp_path / "curves.png"
-    assert cli.main(["report", str(undisturbed), str(run), "--out", str(out)]) == status
-    shown = capsys.readouterr()
-    assert (shown.out, out.exists()) == ("", False)
-    assert shown.err.startswith("tsr report: ")
-    assert message in shown.err
-
-
-def test_without_runs_it_asks_for_one(capsys):
-    assert cli.main(["report"]) == 2
-    assert capsys.readouterr().err == "tsr report: wanted the folder of at least one run\n"
-
-
-def test_curves_that_cannot_be_written_are_told(capsys, undisturbed, tmp_path):
-    assert cli.main(["report", str(undisturbed), "--out", str(tmp_path / "no" / "curves.png")]) == 1
-    assert "No such file or directory" in capsys.readouterr().err

@@ -8,9 +8,7 @@ import tomllib
 
 import pytest
 
-from tests.agents.runs.test_checkpoint import STATE, small_disk
-from tests.agents.short_runs import UPDATES, files_of, records, result, train_flags
-from tests.agents.tiny import save_chat_model
+from tests.agents.short_runs import UPDATES, records, result, train_flags
 from tsr_gym.agents import cli
 from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.trainer import resume_run
@@ -81,15 +79,6 @@ def test_settings_that_nobody_gave_come_from_the_models_card(capsys, base_model,
     assert f"lr {lr:g} ({'flag' if given else 'default'}), critic_lr {critic_lr:g} ({source})" in said
 
 
-def test_a_card_with_impossible_settings_leaves_no_run(capsys, base_model, tmp_path):
-    model = shutil.copytree(base_model, tmp_path / "model")
-    stored = json.loads((model / "tsr_gym.json").read_text()) | {"learn": {"wings": 2}}
-    (model / "tsr_gym.json").write_text(json.dumps(stored))
-    assert status(*train_flags(tmp_path / "run", model)) == 2
-    assert "the settings of learning in the model's tsr_gym.json" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_run_that_stays_at_the_random_bar_says_so_once_with_advice(capsys, base_model, tmp_path):
     flags = {"--updates": 22, "--groups": 1, "--trajectories": 1, "--eval-every": 0, "--eval-instances": 8, "--lr": 0}
     # An answer of one token is none.
@@ -116,93 +105,6 @@ def test_a_finished_run_can_be_given_more_updates(capsys, undisturbed, tmp_path,
     assert status("train", *spelling.format(run).split(), "--updates", 6) == 0
     assert capsys.readouterr().out == f"{run}: 6 of 6 updates, {spent(run)}\n"
     assert [line["step"] for line in records(run)] == [1, 2, 3, 4, 5, 6]
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--lr", "-1"], "wanted lr >= 0, got -1.0"),
-        (["--search", "dream"], "there is no strategy 'dream': did you mean beam?"),
-        (
-            ["--search", "best_of_n", "--n", "2"],
-            "wanted keep of at most the n=2 episodes, got 16",
-        ),
-        (["--device", "cuda:99"], "wanted device cuda:99"),
-        (["--device", "toaster"], "wanted a device such as auto, cpu, cuda or cuda:1, got 'toaster'"),
-        (["--env-set", "num_boxes=99"], "wanted 1 to 8 boxes"),
-        (["--env-set", "wings=2"], "unknown settings ['wings']"),
-        (["--score", "Vibes"], "there is no scorer 'Vibes'"),
-        (["--history", "some"], "got 'some'"),
-        (["--preset", "secret"], "secret"),
-        (["--match-tokens", "runs/none"], "match_tokens: wanted a run of at least 200 updates, runs/none has 0"),
-    ],
-    ids=str,
-)
-def test_an_impossible_setting_is_told_before_any_work(capsys, tmp_path, monkeypatch, flags, message):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TSR_GYM_CACHE", str(tmp_path / "cache"))
-    assert status("train", "sokoban", "--out", "run", *flags) == 2
-    shown = capsys.readouterr()
-    # tyro frames what is wrong with a section, at the width of the terminal.
-    assert message in " ".join(shown.err.replace("│", " ").split())
-    assert "Traceback" not in shown.err
-    # Neither a run nor a base model was begun.
-    assert (shown.out, list(tmp_path.iterdir())) == ("", [])
-
-
-def test_a_folder_that_exists_is_refused_and_left_alone(capsys, undisturbed, base_model, tmp_path):
-    run = shutil.copytree(undisturbed, tmp_path / "run")
-    before = files_of(run)
-    assert status(*train_flags(run, base_model)) == 2
-    assert capsys.readouterr().err == (
-        f"tsr train: {run} exists: choose another --out, or continue that run by --resume {run}\n"
-    )
-    assert files_of(run) == before
-
-
-def test_a_model_that_is_not_there_leaves_no_run(capsys, tmp_path):
-    assert status(*train_flags(tmp_path / "run", tmp_path / "nowhere")) == 1
-    assert "nowhere: wanted the folder of a Hugging Face model with config.json, found none" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_tokenizer_without_a_chat_template_leaves_no_run(capsys, chat_model, tmp_path):
-    model = shutil.copytree(chat_model, tmp_path / "model")
-    (model / "chat_template.jinja").unlink()
-    assert status(*train_flags(tmp_path / "run", model)) == 2
-    assert "no chat template: wanted an instruction-tuned model" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_prompt_that_outgrows_the_model_is_told(capsys, tmp_path):
-    model = save_chat_model(tmp_path / "model", context=200)
-    assert status(*train_flags(tmp_path / "run", model)) == 1
-    assert "model's context of 200" in capsys.readouterr().err
-    assert [path.name for path in checkpoints(tmp_path / "run")] == ["000000"]
-
-
-@pytest.mark.parametrize("flags", [[], ["--updates", "9"]], ids=str)
-def test_what_is_no_run_cannot_be_resumed(capsys, tmp_path, flags):
-    assert status("train", "--resume", tmp_path, *flags) == 1
-    assert "wanted the folder of a run with run.toml and a checkpoint, found none" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_damaged_checkpoint_is_named(capsys, undisturbed, tmp_path):
-    run = shutil.copytree(undisturbed, tmp_path / "run")
-    (run / "checkpoints" / "000005" / STATE).write_bytes(b"")
-    before = files_of(run)
-    assert status("train", "--resume", run) == 1
-    assert f"{STATE}: missing or damaged: delete 000005 and resume from the one before" in capsys.readouterr().err
-    assert files_of(run) == before
-
-
-def test_a_full_disk_is_told_and_room_lets_the_run_go_on(capsys, undisturbed, base_model, tmp_path):
-    run = shutil.copytree(undisturbed, tmp_path / "run")
-    with small_disk((base_model / "model.safetensors").stat().st_size + 1000):
-        assert status("train", "--resume", run, "--updates", 6) == 1
-    assert "earlier checkpoints are untouched: make room and resume" in capsys.readouterr().err
-    assert status("train", "--resume", run, "--updates", 6) == 0
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_and_spoils_nothing(capsys, base_model, tmp_path):

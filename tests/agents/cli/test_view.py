@@ -83,31 +83,21 @@ def test_what_is_not_there_is_answered_404_and_no_path_leads_out(ask, path):
     assert b"secret" not in body.replace(b"secret.txt", b"")
 
 
-def test_a_damaged_tree_is_told_and_not_shown(ask, tree_file):
+def test_a_damaged_tree_is_refused_and_one_that_was_written_anew_is_read_anew(ask, tree_file):
+    assert len(json.loads(ask("/data/tree/tree")[2])["parent"]) == 6
+    tree_file.write_text("\n".join(tree_file.read_text().splitlines()[:3]))
+    assert len(json.loads(ask("/data/tree/tree")[2])["parent"]) == 2
     tree_file.write_text("{}")
     status, _, body = ask("/data/tree/tree")
     assert status == 422
     assert "wanted a 'tsr-gym tree'" in json.loads(body)["error"]
 
 
-def test_a_tree_that_was_written_anew_is_read_anew(ask, tree_file):
-    assert len(json.loads(ask("/data/tree/tree")[2])["parent"]) == 6
-    lines = tree_file.read_text().splitlines()
-    tree_file.write_text("\n".join(lines[:3]))
-    assert len(json.loads(ask("/data/tree/tree")[2])["parent"]) == 2
-
-
-def test_a_page_of_somebody_else_reads_nothing(ask):
+def test_pages_of_others_read_nothing_and_nothing_can_be_sent(ask, tree_file):
     # A name of theirs that leads to this machine comes with the request.
     assert ask("/data/overview", Host="evil.example:80")[0] == 403
     assert ask("/data/overview", Host="localhost:1")[0] == 200
-
-
-def test_nothing_can_be_sent_to_it(ask):
     assert ask("/data/overview", "POST", **{"Content-Length": "0"})[0] == 501
-
-
-def test_it_listens_at_loopback_alone(tree_file):
     with viewing(Site([tree_file])) as url:
         assert urlsplit(url).hostname == "127.0.0.1"
 
@@ -116,18 +106,6 @@ def test_the_file_is_written_and_its_size_told(capsys, tree_file, tmp_path):
     out = tmp_path / "page.html"
     assert cli.main(["view", str(tree_file), "--export", str(out)]) == 0
     assert capsys.readouterr().out == f"{out}: 1 tree, {out.stat().st_size / 1e6:.1f} MB\n"
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        ([], "wanted the folder of a run or a file of a tree, got none"),
-        (["nowhere"], "nowhere: wanted the folder of a run or a file of a tree, found nothing"),
-    ],
-)
-def test_without_anything_to_see_it_says_what_it_wants(capsys, args, message):
-    assert cli.main(["view", *args]) == 2
-    assert capsys.readouterr().err == f"tsr view: {message}\n"
 
 
 def test_a_port_that_is_taken_is_named(capsys, tree_file):

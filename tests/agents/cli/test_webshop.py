@@ -37,14 +37,6 @@ def test_files_may_be_named_one_by_one_and_cut(capsys, tmp_path):
     assert len(open_catalogue(tmp_path / "out")) == 2
 
 
-def test_damaged_files_end_with_the_product_and_the_field(capsys, tmp_path):
-    files = write_files(tmp_path / "in", [item(1), item(2, name=None)])
-    assert cli.main(["webshop", "import", str(files), "--out", str(tmp_path / "out")]) == 1
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("tsr webshop: ")
-    assert error.endswith("items_shuffle.json, product B000000002: wanted text as 'name', got None")
-
-
 def test_a_generated_catalogue_is_a_store_or_files_or_both(capsys, tmp_path):
     files, out = tmp_path / "files", tmp_path / "out"
     command = ["webshop", "generate", "--products", "40", "--seed", "3"]
@@ -59,19 +51,6 @@ def test_a_generated_catalogue_is_a_store_or_files_or_both(capsys, tmp_path):
     assert open_catalogue(again).digest == catalogue.digest
     assert cli.main(["webshop", "generate", "--products", "40", "--seed", "4", "--out", str(again)]) == 0
     assert open_catalogue(again).digest != catalogue.digest
-
-
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        (["import", "--out", "x"], "wanted a folder or files to import, got none"),
-        (["generate"], "wanted --out DIR for a catalogue or --files DIR for JSON files, got neither"),
-        (["generate", "--products", "0", "--out", "x"], "wanted --products >= 1, got 0"),
-    ],
-)
-def test_what_is_missing_in_a_command_is_told(capsys, command, message):
-    assert cli.main(["webshop", *command]) == 2
-    assert capsys.readouterr().err == f"tsr webshop: {message}\n"
 
 
 def test_a_shop_is_served_until_it_is_stopped(tmp_path):
@@ -103,11 +82,3 @@ def test_a_shop_that_cannot_be_is_refused(capsys, tmp_path, monkeypatch, setting
     files = write_files(tmp_path / "in", [item(1)])
     assert cli.main(["webshop", "serve", "--catalogue", str(files), *settings]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_the_commands_are_explained(capsys):
-    with pytest.raises(SystemExit, match="0"):
-        cli.main(["webshop", "--help"])
-    shown = capsys.readouterr().out
-    for name in ("import", "generate", "serve"):
-        assert name in shown

@@ -102,13 +102,18 @@ def test_best_of_n_keeps_the_best_by_return_of_the_very_rollouts_that_naive_woul
         assert {t.turns for t in few.trajectories} <= {t.turns for t in many.trajectories}
 
 
-def test_best_of_n_goes_by_reward_even_where_a_score_says_otherwise():
+def test_best_of_n_goes_by_reward_and_other_searches_by_the_score():
     pool = EnvPool("sokoban", {}, score="tests.agents.episodes.test_collect:Contrary")
     policy = WORLDS["Sokoban"][1]
     found = Collector(SearchConfig(search="best_of_n(n=12)", trajectories=1), pool, policy, seed=0).collect(0, 4)
     for group, (tree,) in zip(found.groups, found.trees, strict=True):
         best = max(trajectory.total_reward for trajectory in harvest_all(tree))
         assert group.trajectories[0].total_reward == pytest.approx(best)
+    found = Collector(SearchConfig(search="beam", trajectories=1), pool, WORLDS["Sokoban"][1], seed=0).collect(0, 4)
+    for group, (tree,) in zip(found.groups, found.trees, strict=True):
+        (one,) = group.trajectories
+        assert one.score == pytest.approx(-one.total_reward)
+        assert one.score == pytest.approx(max(trajectory.score for trajectory in harvest_all(tree)))
 
 
 def test_trajectories_know_what_their_search_went_by():
@@ -122,15 +127,6 @@ def test_trajectories_know_what_their_search_went_by():
     assert told(search="beam", naive=1) == [("beam", "SokobanScore(potential='estimate')"), ("naive", "")]
     assert told(search="best_of_n(n=2)") == [("best_of_n", "reward")]
     assert told(search="best_of_n(n=2)", dead_ends="proven") == [("best_of_n", "reward, dead ends proven")]
-
-
-def test_other_searches_go_by_the_score():
-    pool = EnvPool("sokoban", {}, score="tests.agents.episodes.test_collect:Contrary")
-    found = Collector(SearchConfig(search="beam", trajectories=1), pool, WORLDS["Sokoban"][1], seed=0).collect(0, 4)
-    for group, (tree,) in zip(found.groups, found.trees, strict=True):
-        (one,) = group.trajectories
-        assert one.score == pytest.approx(-one.total_reward)
-        assert one.score == pytest.approx(max(trajectory.score for trajectory in harvest_all(tree)))
 
 
 class Contrary:
@@ -165,16 +161,17 @@ def test_every_method_of_a_run_sees_the_same_instances_in_the_same_order():
         for settings in SEARCHES.values()
     ]
     assert all(one == tasks[0] for one in tasks)
-    later = collector(SearchConfig(trajectories=4)).collect(2, 3)
-    assert later.groups[0].task == tasks[0][2]
+    assert collector(SearchConfig(trajectories=4)).collect(2, 3).groups[0].task == tasks[0][2]
 
 
-def test_the_searches_of_an_instance_are_independent_of_each_other():
+def test_searches_of_an_instance_are_independent_with_the_dice_of_the_configuration():
     found = collector(SearchConfig(search="beam", trajectories=6), "FrozenLake").collect(0, 4)
     for trees in found.trees:
         assert len({tree.seed for tree in trees}) == 6
         assert len({tuple(node.observation for node in tree.nodes) for tree in trees}) > 1
         assert len({tree.nodes[0].observation for tree in trees}) == 1
+    (trees,) = collector(SearchConfig(trajectories=1, noise="same"), "FrozenLake").collect(0, 1).trees
+    assert trees[0].about["clairvoyant"]
 
 
 def test_what_was_spent_is_the_sum_over_the_trees_and_calls_are_counted_once():
@@ -193,7 +190,7 @@ def test_what_was_spent_is_the_sum_over_the_trees_and_calls_are_counted_once():
     assert all(seconds >= 0 for seconds in found.seconds.values())
 
 
-def test_rounds_of_collecting_add_up():
+def test_rounds_add_up_and_plainly_all_trajectories_are_plain_play():
     source = collector(SearchConfig(trajectories=2), "FrozenLake")
     one, two = source.collect(0, 2), source.collect(2, 3)
     both = one + two
@@ -202,11 +199,9 @@ def test_rounds_of_collecting_add_up():
     assert both.model_calls == one.model_calls + two.model_calls
     assert both.seconds["model"] == one.seconds["model"] + two.seconds["model"]
     assert len(both.trees) == 5
-
-
-def test_the_dice_are_those_of_the_configuration():
-    (trees,) = collector(SearchConfig(trajectories=1, noise="same"), "FrozenLake").collect(0, 1).trees
-    assert trees[0].about["clairvoyant"]
+    config = SearchConfig(search="beam", trajectories=2, naive=3)
+    found = collector(config, "FrozenLake").collect(0, 4, plainly=True)
+    assert [[t.selected_by for t in group.trajectories] for group in found.groups] == [["naive"] * 5] * 4
 
 
 NUMBERS = "no strategy"
@@ -262,8 +257,7 @@ def test_plain_play_joins_the_searched_trajectories_of_each_instance():
     mixed = collector(config, "FrozenLake").collect(0, 3)
     searched = collector(replace(config, naive=0), "FrozenLake").collect(0, 3)
     for group, alone, trees in zip(mixed.groups, searched.groups, mixed.trees, strict=True):
-        assert group.task == alone.task
-        assert group.trajectories[:4] == alone.trajectories
+        assert (group.task, group.trajectories[:4]) == (alone.task, alone.trajectories)
         assert [one.selected_by for one in group.trajectories[4:]] == ["naive"] * 3
         assert {one.tree for one in group.trajectories[4:]} == {4}
         assert len(trees) == 5
@@ -339,15 +333,6 @@ def test_trajectories_that_do_not_come_out_of_the_searches_are_refused(settings,
         choose_search(SearchConfig(**settings))
 
 
-def test_a_strategy_is_the_same_under_its_long_name():
-    def found(name):
-        return collector(SearchConfig(search=f"{name}(n=9)", trajectories=4), "FrozenLake").collect(0, 2)
-
-    short, long = found("best_of_n"), found("tsr_gym.agents.strategies:best_of_n")
-    assert pictures(short) == pictures(long)
-    assert len(short.trees[0]) == len(long.trees[0]) == 1
-
-
 @harvested("episodes")
 def everything(tree):
     yield from naive(tree, rollouts=3)
@@ -403,14 +388,6 @@ def test_a_dead_end_is_never_selected_before_a_path_that_went_on():
     assert any(tree.nodes[leaf].info.get("dead_end") for (tree,) in pruned.trees for leaf in tree.leaves())
 
 
-def test_plain_play_without_dead_ends_is_not_changed_by_playing_to_the_end():
-    config = SearchConfig(search="beam", trajectories=4)
-    found = collector(config, "FrozenLake").collect(0, 4)
-    bare = collector(config, "FrozenLake")
-    bare.strategy = bare.search.strategy
-    assert pictures(bare.collect(0, 4)) == pictures(found)
-
-
 def test_only_what_plain_play_has_not_solved_is_searched():
     settings = {"search": "beam", "trajectories": 2, "naive": 2}
     both = collector(SearchConfig(**settings), "FrozenLake").collect(3, 12)
@@ -422,9 +399,3 @@ def test_only_what_plain_play_has_not_solved_is_searched():
         assert group.trajectories == (whole.trajectories[2:] if was_solved else whole.trajectories)
     assert [len(trees) for trees in lean.trees] == [1 if was_solved else 3 for was_solved in solved]
     assert lean.spent.sampled_tokens == sum(tree.spent.sampled_tokens for trees in lean.trees for tree in trees)
-
-
-def test_plainly_all_trajectories_are_plain_play():
-    config = SearchConfig(search="beam", trajectories=2, naive=3)
-    found = collector(config, "FrozenLake").collect(0, 4, plainly=True)
-    assert [[t.selected_by for t in group.trajectories] for group in found.groups] == [["naive"] * 5] * 4

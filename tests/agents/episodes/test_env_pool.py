@@ -15,17 +15,15 @@ def standing(env):
 
 
 def test_every_copy_stands_where_a_reset_with_the_tasks_seed_would():
-    pool = EnvPool("sokoban", {"split": "train"})
-    envs = pool.set([11, 12], copies=3)
+    envs = EnvPool("sokoban", {"split": "train"}).set([11, 12], copies=3)
     for number, env in enumerate(envs):
-        twin = gym.make("tsr/Sokoban-v0", split="train")
-        observation, info = twin.reset(seed=11 + number // 3)
+        observation, info = gym.make("tsr/Sokoban-v0", split="train").reset(seed=11 + number // 3)
         assert env.tree.nodes[0].observation == observation
         assert dict(env.tree.nodes[0].info) == info
         assert env.step("junk")[4]["turns_left"] == 4
 
 
-def test_the_environments_are_used_again_and_remember_nothing():
+def test_environments_are_used_again_and_copies_share_the_instance_but_not_their_fate():
     pool = EnvPool("frozen_lake", {})
     first = [standing(env) for env in pool.set([1, 2, 3])]
     for env in pool.set([7, 8], copies=2):
@@ -34,17 +32,11 @@ def test_the_environments_are_used_again_and_remember_nothing():
     again = pool.set([1, 2, 3])
     assert [standing(env) for env in again] == first
     assert {id(env) for env in again} <= {id(env) for env in pool.set([4] * 4)}
-
-
-def test_copies_share_the_instance_and_its_dice_but_not_their_fate():
     one, other = EnvPool("frozen_lake", {}).set([5], copies=2)
     assert standing(one) == standing(other)
     one.step("<think></think><answer>Up</answer>")
     assert len(other.tree.nodes) == 1
     assert other.step("<think></think><answer>Up</answer>")[0] == one.tree.nodes[1].observation
-
-
-def test_no_tasks_are_no_environments():
     assert EnvPool("sokoban", {}).set([]) == []
 
 
@@ -67,8 +59,7 @@ def test_the_stack_is_what_the_configuration_says():
     assert pool.base.settings.num_boxes == 2
     assert isinstance(layers["SokobanScore"], SokobanScore)
     assert env.step("no form")[1] == pytest.approx(-0.3)
-    plain = EnvPool("sokoban", {}).set([1])[0]
-    assert isinstance(plain.env, AnswerFormat)
+    assert isinstance(EnvPool("sokoban", {}).set([1])[0].env, AnswerFormat)
 
 
 def test_a_scorer_of_ones_own_is_named_by_its_module():

@@ -22,14 +22,10 @@ from tsr_gym.agents.probing.rankings import spearman
 
 def test_the_mean_is_over_measurements_and_the_interval_over_instances():
     # The second instance has three of the four measurements.
-    found = pooled_mean([0.0, 1.0, 1.0, 1.0], [7, 3, 3, 3])
-    assert found == Interval(0.75, 0.0, 1.0)
+    assert pooled_mean([0.0, 1.0, 1.0, 1.0], [7, 3, 3, 3]) == Interval(0.75, 0.0, 1.0)
     # Where every instance is the same nothing is left to chance, however much their measurements differ.
     assert pooled_mean([0.0, 1.0] * 5, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]) == Interval(0.5, 0.5, 0.5)
     assert pooled_mean([], []) is None
-
-
-def test_measurements_of_one_instance_hang_together():
     values, owners = list(np.arange(10.0).repeat(50)), list(np.arange(10).repeat(50))
     together, apart = pooled_mean(values, owners), pooled_mean(values, range(500))
     assert together.mean == apart.mean == 4.5
@@ -40,8 +36,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
     rng = np.random.default_rng(0)
     hits = 0
     for _ in range(200):
-        instances = rng.normal(size=40)
-        values = (instances[:, None] + rng.normal(size=(40, 3))).ravel()
+        values = (rng.normal(size=40)[:, None] + rng.normal(size=(40, 3))).ravel()
         found = pooled_mean(list(values), list(np.arange(40).repeat(3)))
         hits += found.low <= 0.0 <= found.high
     assert 0.88 <= hits / 200 <= 0.99
@@ -60,8 +55,7 @@ def test_a_statistic_of_pairs_has_an_interval_too():
 
 
 def test_resamples_in_which_a_statistic_is_not_defined_are_left_out():
-    found = pooled(spearman, [0.0, 1.0], [0.0, 1.0], [0, 1])
-    assert found == Interval(1.0, 1.0, 1.0)
+    assert pooled(spearman, [0.0, 1.0], [0.0, 1.0], [0, 1]) == Interval(1.0, 1.0, 1.0)
 
 
 @pytest.mark.parametrize(

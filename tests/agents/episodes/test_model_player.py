@@ -31,7 +31,7 @@ def settings_of(player, split=None):
     return player.pool(split).base.settings
 
 
-def test_preset_split_card_and_settings_come_together_and_the_later_wins(small):
+def test_settings_come_from_preset_split_and_card_of_the_same_environment(small):
     task = TaskConfig(preset="tsr-code", env_set=("num_boxes=2", "max_turns=3"))
     found = settings_of(ModelPlayer("sokoban", task, ModelConfig(), small), "valid")
     # The preset shows grid and coordinates; the card of the small model wants the compact form.
@@ -40,15 +40,12 @@ def test_preset_split_card_and_settings_come_together_and_the_later_wins(small):
     other = TaskConfig(env_set=("obs_type=coord",))
     assert settings_of(ModelPlayer("sokoban", other, ModelConfig(), small)).obs_type == "coord"
     assert settings_of(ModelPlayer("sokoban", TaskConfig(), ModelConfig(), small)).split == "all"
-
-
-def test_a_model_that_was_made_for_another_environment_is_refused(small):
     with pytest.raises(ConfigError, match=r"made for tsr/Sokoban-v0, wanted is tsr/FrozenLake-v0: use another --model"):
         ModelPlayer("frozen_lake", TaskConfig(), ModelConfig(), small)
     ModelPlayer("tsr/Sokoban-v0", TaskConfig(), ModelConfig(), small)
 
 
-def test_prompt_and_history_are_the_cards_unless_the_configuration_says_otherwise(small, large):
+def test_prompt_history_and_answer_form_are_the_cards_unless_configured(small, large):
     chat = ModelPlayer("sokoban", TaskConfig(), ModelConfig(), small).chat("", temperature=1.0)
     assert (chat.prompt.forced, chat.history.turns) == ("<answer>", 0)
     chat = ModelPlayer("sokoban", TaskConfig(), ModelConfig(), large).chat("Rules.", temperature=1.0)
@@ -57,9 +54,6 @@ def test_prompt_and_history_are_the_cards_unless_the_configuration_says_otherwis
     changed = ModelConfig(prompt="paper", history="window(2)")
     chat = ModelPlayer("sokoban", TaskConfig(), changed, small).chat("", temperature=1.0)
     assert (chat.prompt.forced, chat.history.turns) == ("<think>", 2)
-
-
-def test_the_answer_form_of_the_environment_is_the_prompts(small, large):
     for policy, think in ((small, False), (large, True)):
         (env,) = ModelPlayer("sokoban", TaskConfig(), ModelConfig(), policy).pool(None).set([1])
         assert env.get_wrapper_attr("think") == think
@@ -77,8 +71,7 @@ def test_an_answer_is_as_long_as_configuration_and_card_both_allow(large, card, 
 def test_the_engine_stops_where_the_prompt_ends_answers_and_keeps_values_only_where_prompts_grow(small, large):
     chat = ModelPlayer("sokoban", TaskConfig(), ModelConfig(), small).chat("", temperature=0.7)
     ends = [small.tokenizer.eos_token_id, small.tokenizer.convert_tokens_to_ids("</answer>")]
-    assert chat.engine._stop.tolist() == sorted(ends)
-    assert chat.engine.temperature == 0.7
+    assert (chat.engine._stop.tolist(), chat.engine.temperature) == (sorted(ends), 0.7)
     # Whether keys and values are kept shows in what is saved.
     prompt = [5, 6, 7]
 
@@ -139,7 +132,7 @@ class World(NamedTuple):
 PATH = [node(None, 0), node(0, 1, "Up")]
 
 
-def test_equal_actions_are_one_proposal_and_the_frequent_come_first():
+def test_equal_actions_are_one_proposal_in_every_form_of_answer():
     said = ["<think>a</think><answer>Left</answer>", "<think>b</think><answer>Left</answer>", "what?", "<answer>x"]
     player = Answers([Candidate(text, (), (1, 2), (-0.5 * k, -0.5)) for k, text in enumerate(said)], [])
     found = Proposer(player, World())(PATH, seed=1, samples=4)
@@ -147,9 +140,6 @@ def test_equal_actions_are_one_proposal_and_the_frequent_come_first():
     # exp(0 - 0.5) of the first; exp(-1 - 0.5) of the third.
     assert [one.probability for one in found] == pytest.approx([0.60653, 0.22313], abs=1e-5)
     assert player.asked == [("<think></think><answer>Up</answer>", (1, 4))]
-
-
-def test_answers_without_thinking_and_protocols_with_tags_of_their_own_are_known():
     player = Answers([Candidate("<answer>Left</answer>")], [], think=False)
     assert Proposer(player, World())(PATH, seed=1, samples=1) == [Proposal("Left", 1, 1.0)]
     assert player.asked[0][0] == "<answer>Up</answer>"

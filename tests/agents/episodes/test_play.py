@@ -48,13 +48,9 @@ def always(name):
     ]
 
 
-def test_success_has_wilsons_interval_where_every_instance_was_played_once():
+def test_success_has_an_interval_over_instances():
     found = PlayedEpisodes(((True,), (False,), (True,), (True,)), Budget())
-    assert found.success == (0.75, *wilson(3, 4))
-    assert found.num_episodes == 4
-
-
-def test_success_of_several_seeds_has_an_interval_over_instances():
+    assert (found.success, found.num_episodes) == ((0.75, *wilson(3, 4)), 4)
     found = PlayedEpisodes(((True, True), (False, False)), Budget())
     # Two instances whose episodes share their outcome are (2 * 2 + 2) / (2 * .5 + 1) = 3 times less than four episodes.
     assert found.success == pytest.approx((0.5, *wilson(2 / 3, 4 / 3)))
@@ -66,8 +62,7 @@ def test_a_gain_is_worked_out_instance_by_instance():
     mine = PlayedEpisodes(((True, True), (True, False), (False, False)), Budget())
     other = PlayedEpisodes(((False, False), (True, False), (False, False)), Budget())
     mean, low, high = mine.gain_over(other)
-    assert mean == pytest.approx(1 / 3)
-    assert (low, high) == (0.0, 1.0)
+    assert (mean, low, high) == (pytest.approx(1 / 3), 0.0, 1.0)
     assert mine.gain_over(mine) == (0.0, 0.0, 0.0)
 
 
@@ -116,22 +111,6 @@ def test_everything_that_was_spent_is_counted():
     assert searched.spent.env_steps == 2 + 1 + 2
 
 
-def test_a_clairvoyant_search_wins_more_than_the_best_possible_play():
-    honest = EnvPool("frozen_lake", {}, score="FrozenLakeScore")
-    strategy = partial(beam, width=1, branching=8)
-    tasks = range(40)
-    policy = legal_player(honest.base)
-    fair = play(honest, policy, strategy, tasks=tasks, seeds=(0,)).success.mean
-    seen = play(honest, policy, strategy, tasks=tasks, seeds=(0,), noise="same").success.mean
-    best = sum(_optimum(honest, task) for task in tasks) / len(tasks)
-    assert fair < best + 0.1 < seen
-
-
-def _optimum(pool, task):
-    base = pool.set([task])[0].unwrapped
-    return base.best_value(base.state, base.limits.max_turns, base.limits.max_actions)
-
-
 def test_a_summary_is_the_means_of_the_episodes():
     won = Trajectory((turn([1], [2, 3], 0.5, 0, 0), turn([1], [2], 1.5, 0)), True, 9.0, "naive")
     bad = turn([1], [2, 3, 4], -0.5, 0, 0, 0)
@@ -149,8 +128,7 @@ def test_instances_that_are_equal_up_to_symmetry_count_as_one_in_the_interval():
     lost = Trajectory((turn([1], [2], 0.5, 0),), False, 9.0, "naive")
     found = summarise([won, won, lost, lost], [b"a", b"a", b"b", None])
     assert (found.success, found.instances, found.distinct) == (0.5, 4, 3)
-    assert found.interval == wilson(1.5, 3)
-    assert (found.won, found.twins) == ("1100", ((1, 0),))
+    assert (found.interval, found.won, found.twins) == (wilson(1.5, 3), "1100", ((1, 0),))
     assert summarise([won, lost, won], [b"a", b"b", b"a"]).twins == ((2, 0),)
 
 
@@ -171,12 +149,8 @@ def test_rooms_that_are_turned_or_mirrored_have_one_form_and_slippery_lakes_none
     assert lake.form(lake.state) is None
 
 
-def test_the_held_out_instances_are_always_the_same_first_ones():
-    assert held_out(5) == held_out(9)[:5]
-    assert len(set(held_out(100))) == 100
-
-
-def test_every_instance_is_played_once_and_by_itself():
+def test_held_out_instances_are_the_first_ones_and_each_is_played_once_and_by_itself():
+    assert (held_out(5), len(set(held_out(100)))) == (held_out(9)[:5], 100)
     pool = EnvPool("frozen_lake", {})
     tasks = held_out(40)
     whole = evaluate(pool, WALKER, tasks=tasks, seed=3)
@@ -199,16 +173,13 @@ def test_parts_that_others_played_are_together_what_one_played():
     assert len({form for form in whole.forms if form is not None}) > 1
 
 
-def test_the_random_bar_is_what_random_play_comes_to():
+def test_bars_are_random_plays_success_and_the_mean_of_exact_optima_or_none():
     pool = EnvPool("frozen_lake", {"max_actions_per_turn": 1, "max_turns": 10})
     tasks = held_out(400)
     limits = bars(pool, tasks=tasks)
     found = evaluate(pool, RandomPolicy(pool.base.actions), tasks=tasks)
     assert found.interval[0] <= limits.random <= found.interval[1]
     assert limits.random < limits.optimal
-
-
-def test_the_optimal_bar_is_the_mean_of_the_instances_exact_optima():
     pool = EnvPool("frozen_lake", {})
     tasks = held_out(6)
     maps = [pool.set([task])[0].unwrapped.state.desc for task in tasks]
@@ -216,9 +187,6 @@ def test_the_optimal_bar_is_the_mean_of_the_instances_exact_optima():
     assert bars(pool, tasks=tasks).optimal == pytest.approx(sum(exact) / 6)
     # Every default room of Sokoban can be solved within the limits.
     assert bars(EnvPool("sokoban", {}), tasks=tasks).optimal == 1.0
-
-
-def test_without_an_oracle_there_are_no_bars():
     found = bars(EnvPool("frozen_lake", {"max_actions": None}), tasks=held_out(2))
     assert (found.random, found.optimal) == (None, None)
     assert bars(EnvPool("sokoban", {}), tasks=[]).optimal is None
@@ -231,8 +199,7 @@ def test_with_a_search_the_played_episode_counts_and_its_dice_do_not_depend_on_t
     honest = evaluate(pool, WALKER, tasks=tasks, strategy=search)
     clairvoyant = evaluate(pool, WALKER, tasks=tasks, strategy=search, noise="same")
     plain = evaluate(pool, WALKER, tasks=tasks)
-    ceiling = bars(pool, tasks=tasks).optimal
-    assert plain.success < honest.success < ceiling < clairvoyant.success
+    assert plain.success < honest.success < bars(pool, tasks=tasks).optimal < clairvoyant.success
     assert evaluate(pool, WALKER, tasks=tasks[:20], strategy=search) == evaluate(
         pool, WALKER, tasks=tasks[:20], strategy=search, batch=3
     )
@@ -383,13 +350,9 @@ def check_law(number, references):
     assert np.mean(seen) - 2.6 * error_of(np.mean(seen), number) > ceiling(maps)
 
 
-def test_success_of_played_best_of_8_is_that_of_brute_force_and_below_the_optimum_unless_it_sees_the_dice():
-    check_law(150, references=1)
-
-
-@pytest.mark.deep
-def test_the_same_with_two_thousand_lakes():
-    check_law(2000, references=3)
+@pytest.mark.parametrize(("lakes", "references"), [(150, 1), pytest.param(2000, 3, marks=pytest.mark.deep)])
+def test_played_best_of_8_succeeds_as_brute_force_and_below_the_optimum_unless_it_sees_the_dice(lakes, references):
+    check_law(lakes, references)
 
 
 def test_the_exact_success_of_a_player_is_below_the_presets_optimum_on_every_single_map():
@@ -398,19 +361,6 @@ def test_the_exact_success_of_a_player_is_below_the_presets_optimum_on_every_sin
         state = env.unwrapped.state
         _, optimum = env.unwrapped.success_bars(state)
         assert exact_success(state.desc, start(state.desc)) <= optimum + 1e-12
-
-
-def test_searched_paths_look_better_than_what_is_played():
-    """Why only played episodes count: the same search's best imagined paths claim far more than the optimum."""
-    envs = [lake(seed) for seed in range(100)]
-    maps = [env.unwrapped.state.desc for env in envs]
-    claimed = []
-    for env in envs:
-        tree = env.search(WALKER, partial(beam, width=1, branching=CANDIDATES))
-        claimed.append(
-            bool(tree.nodes[tree.best([n for n in tree.leaves() if tree.nodes[n].done], 1)[0]].info["success"])
-        )
-    assert np.mean(claimed) - 2.6 * error_of(np.mean(claimed), 100) > ceiling(maps)
 
 
 NUMBER = 6
@@ -498,8 +448,7 @@ def test_another_setting_number_or_version_has_instances_of_its_own(cache, monke
     monkeypatch.setattr(playing, "__version__", other.get("version", playing.__version__))
     number = other.get("number", NUMBER)
     assert HeldOut(lakes(**other.get("settings", {})), number).bars.optimal is not None
-    assert drawn.count("solved") == number
-    assert len(kept(cache)) == 2
+    assert (drawn.count("solved"), len(kept(cache))) == (number, 2)
 
 
 def cut(data):
@@ -519,7 +468,13 @@ def foreign(data):
     return signed("[1, 2]").encode()
 
 
-@pytest.mark.parametrize("harm", [cut, altered, foreign, lambda data: b"", lambda data: b"\xff\xfe"])
+def of_other_data(data):
+    """As if the data of a world had been other data then."""
+    bars = json.loads(data.split(b"\n")[1])
+    return signed(json.dumps({**bars, "starts": bars["starts"][::-1]})).encode()
+
+
+@pytest.mark.parametrize("harm", [cut, altered, foreign, of_other_data, lambda data: b"", lambda data: b"\xff\xfe"])
 def test_what_is_damaged_is_computed_anew(cache, drawn, harm):
     wanted = HeldOut(lakes(), NUMBER).bars
     (file,) = kept(cache)
@@ -532,27 +487,11 @@ def test_what_is_damaged_is_computed_anew(cache, drawn, harm):
     assert file.read_bytes() == sound
 
 
-def test_instances_that_an_environment_draws_no_more_are_drawn_anew(cache, drawn):
-    wanted = HeldOut(lakes(), NUMBER).bars
-    (file,) = kept(cache)
-    sound = file.read_text()
-    found = json.loads(sound.split("\n")[1])
-    # As if the data of a world had been other data then.
-    file.write_text(signed(json.dumps({**found, "starts": found["starts"][::-1]})))
-    drawn.clear()
-    assert HeldOut(lakes(), NUMBER).bars == wanted
-    assert drawn.count("solved") == NUMBER
-    assert file.read_text() == sound
-
-
-def test_an_environment_without_an_oracle_is_kept_in_the_process_alone(cache, drawn):
+def test_without_an_oracle_or_a_cache_instances_are_kept_in_the_process_alone(cache, drawn):
     exam = HeldOut(lakes(max_actions=None), NUMBER)
     assert exam.bars.optimal is None
     drawn.clear()
     evaluate(exam.pool, WALKER, tasks=exam.tasks)
     assert (drawn, kept(cache)) == ([], [])
-
-
-def test_a_cache_that_cannot_be_written_changes_nothing(cache):
     cache.write_text("no folder")
     assert HeldOut(lakes(), NUMBER).bars == bars(lakes(), tasks=seeds_of(NUMBER))

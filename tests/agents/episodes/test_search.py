@@ -92,8 +92,7 @@ def test_a_round_asks_the_policy_once_for_the_wishes_of_all_searches():
     envs = [letters({"a": 0.0, "b": 0.0, "x": 1.0}, turns=turns, seed=turns) for turns in (1, 2, 3)]
     policy = Asked(says)
     search(envs, policy, partial(naive, rollouts=2), seeds=[1, 2, 3])
-    assert asked == [3, 4, 2]
-    assert policy.calls == 3
+    assert (asked, policy.calls) == ([3, 4, 2], 3)
 
 
 def test_what_a_search_spent_adds_up():
@@ -139,8 +138,7 @@ UP = always("<think></think><answer>Up</answer>")
 )
 def test_equal_actions_share_a_step_only_where_it_cannot_come_out_otherwise(env, noise, steps):
     (tree,) = search([env()], UP, lambda tree: iter([[Expand(tree.root, 30)]]), seeds=[5], noise=noise)
-    assert len(tree.nodes) == 31
-    assert tree.spent.env_steps == steps
+    assert (len(tree.nodes), tree.spent.env_steps) == (31, steps)
     outcomes = {node.observation for node in tree.nodes[1:]}
     # Thirty throws at three equally likely directions; on one of them a wall may make two equal.
     assert len(outcomes) == 1 if steps == 1 else len(outcomes) >= 2
@@ -165,14 +163,11 @@ def test_with_the_same_dice_the_imagined_turn_is_the_one_that_is_played_and_with
         assert 5 <= sum(imagined != played for imagined, played in pairs[noise]) <= 35
 
 
-def test_an_environment_that_was_never_reset_is_reset_with_its_seed():
+def test_a_search_begins_where_the_environment_stands_or_at_a_reset_with_its_seed():
     env = TreeSearchWrapper(AnswerFormat(gym.make("tsr/Sokoban-v0")))
     (tree,) = search([env], UP, naive, seeds=[11])
     assert tree.nodes[0].observation == rooms(11).tree.nodes[0].observation
     assert tree.seed == 11
-
-
-def test_a_search_begins_a_tree_of_its_own_where_the_environment_stands():
     env = letters({"a": 1.0, "b": 2.0}, turns=2)
     env.step("b")
     old = env.tree
@@ -181,6 +176,7 @@ def test_a_search_begins_a_tree_of_its_own_where_the_environment_stands():
     assert tree is not old
     assert [node.observation for node in tree.nodes] == ["b", "ba"]
     assert tree.nodes[1].truncated
+    assert search([], UP, naive, seeds=[]) == []
 
 
 @pytest.mark.parametrize(
@@ -190,7 +186,3 @@ def test_a_search_begins_a_tree_of_its_own_where_the_environment_stands():
 def test_every_search_needs_an_environment_and_a_seed_of_its_own(envs, seeds, message):
     with pytest.raises(ValueError, match=message):
         search(envs(), UP, naive, seeds=seeds)
-
-
-def test_no_search_at_all_is_no_trees():
-    assert search([], UP, naive, seeds=[]) == []

@@ -53,14 +53,11 @@ def rates(tree, **settings):
     }
 
 
-def test_outcomes_are_those_of_the_paths_below():
+def test_outcomes_are_those_below_and_states_of_uncertain_success_are_harvested():
     assert outcomes(small_tree()) == Outcomes(6, 6, 2)
     assert outcomes(small_tree().at(1)) == Outcomes(3, 3, 2)
     # The path to ab has not ended, and is no try.
     assert outcomes(words((0, "ab"), (1, "xb"), (2, "bb"))) == Outcomes(4, 1, 1)
-
-
-def test_states_from_which_success_is_known_and_not_certain_are_harvested():
     assert rates(small_tree()) == {"": (6, 2), "a": (3, 2), "ab": (2, 1)}
 
 
@@ -92,8 +89,7 @@ def test_nodes_in_the_same_state_are_one_start_state():
     # bb grew twice, and succeeds from one of the two.
     tree = words((0, "ab"), (2, "bb"), (3, "x"), (4, "aa"))
     assert [tree.nodes[node].observation for node in (3, 4)] == ["bb", "bb"]
-    assert rates(tree)["bb"] == (3, 1)
-    assert len(harvest_start_states(tree)) == 3
+    assert (rates(tree)["bb"], len(harvest_start_states(tree))) == ((3, 1), 3)
 
 
 def test_a_path_that_comes_back_counts_once():
@@ -130,10 +126,22 @@ def test_numbers_out_of_range_are_refused(settings):
         harvest_start_states(small_tree(), **settings)
 
 
-def test_without_snapshots_nothing_can_be_harvested(tmp_path):
+def test_trees_without_snapshots_and_banks_that_cannot_be_written_are_refused(tmp_path):
     small_tree().save(tmp_path / "tree.jsonl", snapshots=False)
     with pytest.raises(TsrGymError, match="without snapshots"):
         harvest_start_states(Tree.load(tmp_path / "tree.jsonl"))
+    path = tmp_path / "bank.jsonl"
+    bank = bank_of(small_tree())
+    bank.save(path)
+    start_state = next(iter(bank))
+    fields = {name: getattr(start_state, name) for name in StartState.__slots__} | {
+        "key": "odd",
+        "observation": object(),
+    }
+    bank.add([StartState(**fields)])
+    with pytest.raises(SnapshotError, match="pickle-free"):
+        bank.save(path)
+    assert len(StartStateBank.load(path)) == 3
 
 
 def bank_of(*trees, **settings):
@@ -143,7 +151,7 @@ def bank_of(*trees, **settings):
     return bank
 
 
-def test_what_is_known_of_a_moment_adds_up():
+def test_outcomes_of_a_start_state_add_up_and_an_empty_bank_draws_nothing():
     bank = bank_of(small_tree())
     assert bank.add(harvest_start_states(words((0, "ab"), (1, "xb"), (4, "xab")))) == 0
     assert {start_state.observation: (start_state.tries, start_state.successes) for start_state in bank} == {
@@ -152,15 +160,17 @@ def test_what_is_known_of_a_moment_adds_up():
         "ab": (5, 2),
     }
     assert len(bank) == 3
-
-
-def test_new_outcomes_count():
     bank = bank_of(small_tree())
     start_state = next(iter(bank))
     assert bank.update(start_state, Outcomes(5, 4, 4)).success_rate == 6 / 10
     assert next(iter(bank)).tries == 10
     with pytest.raises(KeyError):
         StartStateBank().update(start_state, Outcomes(1, 1, 0))
+    rng = np.random.default_rng(1)
+    with pytest.raises(ValueError, match="the bank is empty"):
+        StartStateBank().sample(rng)
+    with pytest.raises(ValueError, match="'easy'"):
+        bank_of(small_tree()).sample(rng, prefer="easy")
 
 
 @pytest.mark.parametrize("prefer", ["uncertain", "hard", "uniform"])
@@ -175,14 +185,6 @@ def test_moments_are_drawn_by_how_hard_they_are(prefer):
     )
     for name, chance in zip(("", "a", "ab"), weights, strict=True):
         assert abs(drawn[name] - 6000 * chance) < 4 * (6000 * chance * (1 - chance)) ** 0.5
-
-
-def test_what_cannot_be_drawn_is_refused():
-    rng = np.random.default_rng(1)
-    with pytest.raises(ValueError, match="the bank is empty"):
-        StartStateBank().sample(rng)
-    with pytest.raises(ValueError, match="'easy'"):
-        bank_of(small_tree()).sample(rng, prefer="easy")
 
 
 def test_a_bank_comes_back_from_the_disk_as_it_was(tmp_path):
@@ -257,21 +259,6 @@ def test_a_damaged_file_is_refused_and_the_line_named(tmp_path, how, message):
     path.write_text("\n".join(damaged(path.read_text().splitlines(), how)))
     with pytest.raises(InvalidTree, match=message):
         StartStateBank.load(path)
-
-
-def test_an_older_file_survives_a_bank_that_cannot_be_written(tmp_path):
-    path = tmp_path / "bank.jsonl"
-    bank = bank_of(small_tree())
-    bank.save(path)
-    start_state = next(iter(bank))
-    fields = {name: getattr(start_state, name) for name in StartState.__slots__} | {
-        "key": "odd",
-        "observation": object(),
-    }
-    bank.add([StartState(**fields)])
-    with pytest.raises(SnapshotError, match="pickle-free"):
-        bank.save(path)
-    assert len(StartStateBank.load(path)) == 3
 
 
 STEPS = 8
@@ -405,8 +392,7 @@ def test_starts_that_do_not_exist_are_refused(text, message):
 
 
 def test_plain_play_counts_where_there_is_some_and_search_otherwise():
-    tree = letter_tree((0, "a"), (1, "x"))
-    start_state = start_states_at(tree, [1])[1]
+    start_state = start_states_at(letter_tree((0, "a"), (1, "x")), [1])[1]
 
     def episode(success, selected_by, finished=True):
         return Trajectory((), success, 0.0, selected_by, finished=finished)

@@ -87,16 +87,12 @@ def test_a_trajectory_is_the_path_with_the_sampled_tokens_and_the_rewards():
     assert found == Trajectory(
         turns=(first, second), success=True, score=3.25, selected_by="beam", tree=3, finished=True
     )
-    assert found.total_reward == 3.5
-    assert found.num_tokens == 3
+    assert (found.total_reward, found.num_tokens) == (3.5, 3)
 
 
-def test_an_invalid_turn_is_remembered_as_such():
+def test_invalid_turns_and_golden_answers_are_remembered():
     (turn,) = trajectory_to(tree_of_four(), 3, selected_by="naive").turns
     assert (turn.is_valid, turn.num_actions, turn.reward) == (False, 0, -0.5)
-
-
-def test_golden_answers_that_the_environment_knows_come_with_every_turn():
     tree = tree_of(node(0, 1, "a", 0.0, golden_answers=("Otto", "O. B.")), node(1, 2, "b", 0.0, end="t"))
     found = trajectory_to(tree, 2, selected_by="naive")
     assert [turn.golden_answers for turn in found.turns] == [("Otto", "O. B."), ()]
@@ -124,14 +120,11 @@ def test_harvest_leaves_unfinished_paths_out_and_ranks_the_rest():
     assert [trajectory.score for trajectory in found] == [3.25, 1.0, -0.5]
 
 
-def test_harvest_can_rank_by_reward_where_score_and_reward_disagree():
+def test_harvest_ranks_by_reward_or_by_the_last_score_of_a_state():
     tree = tree_of(node(0, 1, "a", 1.0, score=5.0, end="t"), node(0, 1, "b", 2.0, score=4.0, end="t"))
     assert harvest(tree)[0].total_reward == 1.0
     assert harvest(tree, by="score")[0].total_reward == 1.0
     assert harvest(tree, by="reward")[0].total_reward == 2.0
-
-
-def test_a_score_of_states_ranks_by_the_last_one():
     nodes = (node(0, 1, "a", 0.0, score=-1.0), node(1, 2, "b", 0.0, score=-9.0, end="t"))
     tree = tree_of(*nodes, node(0, 1, "c", 0.0, score=-9.5, end="t"), score_of="state")
     # As a sum the first path would be worth -10.
@@ -147,8 +140,7 @@ def test_what_the_search_chose_comes_first_and_in_its_order():
     assert ends(harvest(tree, 3)) == [4, 3, 2]
     # Node 1 is not the end of an episode.
     tree.choose([2, 1, 4])
-    assert ends(harvest(tree, 3)) == [2, 4, 3]
-    assert ends(harvest(tree)) == [2]
+    assert (ends(harvest(tree, 3)), ends(harvest(tree))) == ([2, 4, 3], [2])
     assert ends(harvest(tree, 3, by="reward")) == [4, 3, 2]
 
 
@@ -163,14 +155,11 @@ def test_every_leaf_can_be_harvested_also_those_that_were_left():
     assert harvest_leaves(tree_of()) == []
 
 
-def test_every_harvest_says_which_tree_it_comes_from():
+def test_every_harvest_names_its_tree_and_leaves_that_are_no_samples_their_strategy():
     tree = tree_of_four()
     assert {one.tree for one in harvest(tree, 5, number=4)} == {4}
     assert {one.tree for one in harvest_all(tree, number=5)} == {5}
     assert {one.tree for one in harvest_all(tree)} == {0}
-
-
-def test_leaves_that_are_no_samples_of_the_policy_bear_the_name_of_their_strategy():
     found = harvest_all(tree_of_four(), selected_by="random_branching")
     assert {one.selected_by for one in found} == {"random_branching"}
     # Code that selects plain play leaves these trajectories out.
@@ -217,9 +206,6 @@ def test_mixed_success_means_some_and_not_all():
     assert worth(1.0, 2.0, success=[True, False]).has_mixed_success
     assert not worth(1.0, 2.0, success=[True, True]).has_mixed_success
     assert not worth(1.0, 2.0, success=[False, False]).has_mixed_success
-
-
-def test_the_success_rate_of_nothing_is_zero():
     assert success_rate([]) == 0.0
     assert success_rate(worth(1.0, 2.0, 3.0, success=[True, False, False]).trajectories) == pytest.approx(1 / 3)
 
@@ -255,20 +241,16 @@ def test_the_edges_of_trees_and_of_their_trajectories_are_the_same_but_for_where
     assert {one.after for one in trees if one.ended} == ends
 
 
-def test_moves_from_states_that_nobody_knows_are_in_no_graph():
+def test_edges_are_of_known_states_and_of_actions_as_they_were_carried_out():
     tree = tree_with_edges((None, "", b"s", {}), (0, "a", None, {}), (1, "b", b"t", {}), (0, "c", b"t", {}))
     assert harvest_edges([tree]) == [Edge(b"s", "a", None, 0, False, False), Edge(b"s", "c", b"t", 0, False, False)]
-
-
-def test_what_was_carried_out_counts_and_not_what_was_said():
     info = {"executed": ("Up", "Left")}
     tree = tree_with_edges((None, "", b"s", {}), (0, "go up, left", b"t", info), (0, "up left", b"t", info))
     assert set(harvest_edges([tree])) == {Edge(b"s", ("Up", "Left"), b"t", 2, False, False)}
-
-
-def test_an_action_that_cannot_be_compared_is_unknown():
     tree = tree_with_edges((None, "", b"s", {}), (0, np.zeros(2), b"t", {}))
     assert [one.action for one in harvest_edges([tree])] == [None]
+    dead = tree_with_edges((None, "", b"s", {}), (0, "a", b"t", {"dead_end": "a corner"}))
+    assert harvest_edges([dead]) == [Edge(b"s", "a", b"t", 0, False, True)]
 
 
 def test_collected_trees_give_the_edges_of_their_tasks():
@@ -277,11 +259,6 @@ def test_collected_trees_give_the_edges_of_their_tasks():
     assert list(found) == [group.task for group in brought.groups]
     for group, trees in zip(brought.groups, brought.trees, strict=True):
         assert len(found[group.task]) == sum(len(tree.nodes) - 1 for tree in trees)
-
-
-def test_a_proven_dead_end_is_an_end():
-    dead = tree_with_edges((None, "", b"s", {}), (0, "a", b"t", {"dead_end": "a corner"}))
-    assert harvest_edges([dead]) == [Edge(b"s", "a", b"t", 0, False, True)]
 
 
 def test_advantages_come_back_from_the_file_of_a_tree(tmp_path):

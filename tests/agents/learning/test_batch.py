@@ -49,8 +49,7 @@ def test_an_episode_whose_prompts_grow_is_one_row_and_another_one_row_per_turn()
     ]
     assert batch.turn[:3].tolist() == [[-1, -1, 0, 0, -1, 1], [-1, -1, 0, -1, -1, -1], [-1, 1, 1, -1, -1, -1]]
     assert batch.trajectory.tolist() == [0, 1, 1, 2, 2]
-    assert batch.group.tolist() == [0, 0, 0, 1, 1]
-    assert batch.num_trajectories == 3
+    assert (batch.group.tolist(), batch.num_trajectories) == ([0, 0, 0, 1, 1], 3)
     assert batch.values is None
 
 
@@ -62,23 +61,17 @@ def test_a_row_continues_only_where_the_whole_sequence_before_is_its_beginning()
     assert collate([Group(0, (mixed,))]).ids.tolist() == [[1, 2, 3, 4], [8, 9, 0, 0]]
 
 
-def test_a_turn_without_a_word_has_no_row():
+def test_a_silent_turn_has_no_row_and_what_it_earned_stays_in_the_return():
     silent = episode(turn([1, 2], [], -0.1), turn([3], [4], 1.0, -1.0))
     batch = collate([Group(0, (silent, episode(turn([1], [], 0.0)), GROWING))])
     assert batch.ids[0].tolist() == [3, 4, 0, 0, 0, 0]
     # Trajectories are numbered without gaps.
     assert batch.trajectory.tolist() == [0, 1]
-
-
-def test_what_a_silent_turn_earned_stays_in_the_return():
     silent, answer = turn([1, 2], [], -0.1), turn([3], [4], 1.0, -1.0)
     batch = collate([Group(0, (episode(silent, answer, silent, silent), episode(answer, silent, answer)))])
     # Added to the turn before it, or after it if it is the first.
     assert batch.rewards[batch.sampled].tolist() == pytest.approx([0.7, 0.9, 1.0])
     assert batch.turn[batch.sampled].tolist() == [1, 0, 2]
-
-
-def test_a_group_without_sampled_tokens_has_no_number():
     answer = episode(turn([3], [4], 1.0, -1.0))
     batch = collate([Group(0, (answer,)), Group(1, (episode(turn([1], [], 0.0)),)), Group(2, (answer, answer))])
     assert batch.group.tolist() == [0, 1, 1]
@@ -115,15 +108,12 @@ def test_a_turn_that_two_trajectories_share_has_one_number_and_others_have_their
     assert parent[3][3] == node[3][1]
 
 
-def test_turns_without_a_tree_are_turns_of_their_own():
+def test_turns_without_a_tree_are_single_and_children_of_a_silent_turn_get_its_parent():
     batch = collate([Group(0, (GROWING, GROWING))])
     numbers = batch.node[batch.sampled].tolist()
     assert len(set(numbers)) == 4
     assert batch.parent[0, 2] == batch.parent[1, 2] not in numbers
     assert batch.parent[1, 5] == batch.node[1, 2]
-
-
-def test_the_children_of_a_silent_turn_get_its_parent():
     batch = collate([Group(0, (grown(at(1, [5]), at(2, []), at(3, [6])), grown(at(2, []), at(4, [7]))))])
     assert batch.parent[0, 4] == batch.node[0, 1]
     assert batch.parent[1, 2] == batch.parent[0, 1]
@@ -139,26 +129,20 @@ def test_states_have_the_same_number_where_they_are_the_same_in_a_group():
     assert (state[~batch.sampled] == -1).all()
 
 
-def test_a_row_knows_how_its_trajectory_was_selected_and_whether_it_ended():
+def test_a_row_has_its_trajectorys_selection_end_and_scores():
     kinds = [grown(at(1, [5])), grown(at(2, [6]), selected_by="beam"), grown(at(3, [7]), finished=False)]
     kinds[1] = replace(kinds[1], success=True)
     batch = collate([Group(0, tuple(kinds))])
     assert batch.searched.tolist() == [False, True, False]
     assert batch.finished.tolist() == [True, True, False]
     assert batch.solved.tolist() == [False, True, False]
-
-
-def test_scores_stand_where_rewards_stand():
     batch = collate([Group(0, (grown(at(1, [5, 6], score=2.0), at(2, [7], score=-1.0)),))])
     assert batch.scores.tolist() == [[0, 0, 2, 0, -1]]
 
 
-def test_an_unknown_layout_is_refused():
+def test_unknown_layouts_and_batches_without_sampled_tokens_are_refused():
     with pytest.raises(ValueError, match="wanted layout"):
         collate([Group(0, (GROWING,))], layout="round")
-
-
-def test_there_is_no_batch_without_sampled_tokens():
     with pytest.raises(ValueError, match="at least one trajectory with sampled tokens"):
         collate([Group(0, (episode(turn([1], [], 0.0)),))])
     with pytest.raises(ValueError, match="at least one trajectory"):
@@ -166,12 +150,10 @@ def test_there_is_no_batch_without_sampled_tokens():
 
 
 def test_some_rows_are_cut_to_the_longest_of_them_and_keep_their_numbers():
-    batch = collate([Group(5, (GROWING, ANEW)), Group(6, (ANEW,))])
-    part = batch.rows(torch.tensor([4, 1]))
+    part = collate([Group(5, (GROWING, ANEW)), Group(6, (ANEW,))]).rows(torch.tensor([4, 1]))
     assert part.ids.tolist() == [[9, 8, 7], [1, 2, 7]]
     assert part.turn.tolist() == [[-1, 1, 1], [-1, -1, 0]]
-    assert part.trajectory.tolist() == [2, 1]
-    assert part.group.tolist() == [1, 0]
+    assert (part.trajectory.tolist(), part.group.tolist()) == ([2, 1], [1, 0])
     assert part.values is None
 
 

@@ -50,12 +50,9 @@ def test_a_backup_asks_the_critic_where_there_is_one(batch):
         choose_estimator("tree_backup(unfinished='value')", critic=False)
 
 
-def test_auto_is_gae_with_a_critic_and_grpo_without(batch):
+def test_auto_is_gae_with_a_critic_and_numbers_in_a_name_win(batch):
     assert torch.equal(choose_estimator("auto", critic=True, lam=0.5).estimator(batch), advantages.gae(batch, lam=0.5))
     assert torch.equal(choose_estimator("auto", critic=False).estimator(batch), advantages.grpo(batch))
-
-
-def test_numbers_in_the_name_go_before_those_of_the_configuration(batch):
     actual = choose_estimator("turn_gae(lam=0.25)", critic=True, gamma=0.5, lam=0.75).estimator(batch)
     assert torch.equal(actual, advantages.turn_gae(batch, gamma=0.5, lam=0.25))
     naive = choose_estimator("grpo(baseline='naive')", critic=False).estimator(batch)

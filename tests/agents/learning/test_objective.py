@@ -7,11 +7,18 @@ from tsr_gym import ConfigError
 from tsr_gym.agents.learning.settings import Objective
 
 
-def test_the_defaults_are_the_papers():
+def test_the_defaults_are_the_papers_and_settings_need_no_torch():
     objective = Objective()
     assert (objective.clip_low, objective.clip_high, objective.entropy) == (0.2, 0.28, 0.001)
     assert (objective.kl_weight, objective.imitation, objective.searched_weight) == (0.0, 0.0, 1.0)
     assert not objective.needs_whole_sequences
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import tsr_gym.agents.learning.settings, tsr_gym.agents.lessons.filters, tsr_gym.agents.bridges.export\n"
+        "import tsr_gym.agents.learning.spikes, tsr_gym.agents.runs.health, tsr_gym.agents.reports.diagnosis\n"
+        "print('torch-free')"
+    )
+    assert run_python(code).strip() == "torch-free"
 
 
 @pytest.mark.parametrize(
@@ -49,13 +56,3 @@ def test_ratios_of_sequences_need_all_rows_of_a_trajectory_together(settings, wh
 def test_what_is_impossible_is_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         Objective(**settings)
-
-
-def test_settings_do_not_need_torch():
-    code = (
-        "import sys; sys.modules['torch'] = None\n"
-        "import tsr_gym.agents.learning.settings, tsr_gym.agents.lessons.filters, tsr_gym.agents.bridges.export\n"
-        "import tsr_gym.agents.learning.spikes, tsr_gym.agents.runs.health, tsr_gym.agents.reports.diagnosis\n"
-        "print('torch-free')"
-    )
-    assert run_python(code).strip() == "torch-free"

@@ -30,11 +30,17 @@ def test_the_limit_is_so_many_scatters_above_the_median():
     assert SpikeRule(warm_up=5, factor=4.0, floor=0.2).limit(STEADY) == pytest.approx(1.8)
 
 
-def test_a_spike_is_reported_and_remembered_where_steps_are_only_watched():
+def test_a_spike_is_reported_and_remembered_among_the_last_norms_which_few_spikes_do_not_spoil():
     rule = SpikeRule(warm_up=5, factor=4.0, floor=0.2)
     calm, wild = rule.judge(STEADY, 1.7), rule.judge(STEADY, 1.9)
     assert (calm.is_spike, wild.is_spike, wild.skip) == (False, True, False)
     assert wild.memory.norms == (*STEADY.norms, 1.9)
+    rule = SpikeRule(window=3, warm_up=2)
+    assert rule.judge(STEADY, 2.0).memory.norms == (1.1, 0.9, 2.0)
+    rule = SpikeRule(warm_up=5, window=9)
+    spoilt = GradientMemory((*STEADY.norms, 100.0, 1000.0))
+    assert rule.limit(spoilt) < 5 * rule.limit(STEADY)
+    assert rule.judge(spoilt, 50.0).is_spike
 
 
 def test_before_there_is_something_to_compare_with_nothing_is_a_spike():
@@ -43,18 +49,6 @@ def test_before_there_is_something_to_compare_with_nothing_is_a_spike():
     assert rule.limit(GradientMemory()) == float("inf")
     # Where nothing pulled at all there is no scale.
     assert not SpikeRule(warm_up=2).judge(GradientMemory((0.0, 0.0, 0.0)), 5.0).is_spike
-
-
-def test_a_few_spikes_do_not_raise_the_limit():
-    rule = SpikeRule(warm_up=5, window=9)
-    spoilt = GradientMemory((*STEADY.norms, 100.0, 1000.0))
-    assert rule.limit(spoilt) < 5 * rule.limit(STEADY)
-    assert rule.judge(spoilt, 50.0).is_spike
-
-
-def test_only_the_last_norms_count():
-    rule = SpikeRule(window=3, warm_up=2)
-    assert rule.judge(STEADY, 2.0).memory.norms == (1.1, 0.9, 2.0)
 
 
 def test_steps_that_spike_may_be_skipped_but_not_forever():
@@ -67,10 +61,6 @@ def test_steps_that_spike_may_be_skipped_but_not_forever():
     # Larger gradients that stay are no spike: the third is taken, the old norms forgotten, the rule warms up anew.
     assert skipped == [True, True, False, False]
     assert memory == GradientMemory((50.0, 50.0))
-
-
-def test_a_calm_step_ends_the_row_of_skips():
-    rule = SpikeRule(warm_up=5, skip=True, max_skips=2)
     memory = rule.judge(STEADY, 50.0).memory
     assert memory == GradientMemory(STEADY.norms, 1)
     assert rule.judge(memory, 1.0).memory == GradientMemory((*STEADY.norms, 1.0), 0)

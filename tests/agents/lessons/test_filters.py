@@ -47,11 +47,6 @@ def test_the_groups_whose_returns_vary_most_are_kept(ratio, expected):
     assert kept(keep_uncertain(FIVE, ratio), FIVE) == expected
 
 
-def test_the_papers_quarter_of_eight_groups_is_two():
-    groups = [worth(0.0, float(spread)) for spread in (3, 1, 4, 1.5, 9, 2, 6, 5)]
-    assert kept(keep_uncertain(groups, 0.25), groups) == [4, 6]
-
-
 def test_where_nothing_varies_nothing_is_kept():
     assert keep_uncertain([worth(1.0, 1.0), worth(-0.5, -0.5)], 1.0) == []
     # 0.1 + 0.2 is not 0.3 in floating point; that is no variation.
@@ -89,16 +84,10 @@ def test_only_groups_with_successes_and_failures_are_kept(ratio, expected):
     assert kept(keep_mixed_success(SOME, ratio), SOME) == expected
 
 
-def test_where_no_group_is_mixed_nothing_is_kept():
+def test_without_a_mixed_group_that_varies_nothing_is_kept_and_without_a_filter_everything():
     assert keep_mixed_success([SOME[0], SOME[3]], 1.0) == []
     assert keep_mixed_success([], 1.0) == []
-
-
-def test_a_mixed_group_of_equal_returns_teaches_nothing():
     assert keep_mixed_success([worth(1.0, 1.0, success=[True, False])], 1.0) == []
-
-
-def test_no_filter_keeps_everything():
     assert keep_all(FIVE) == FIVE
 
 
@@ -148,11 +137,16 @@ def test_noise_grows_with_the_size_of_returns():
     assert has_equal_returns(of())
 
 
-def test_equal_returns_teach_nothing():
+def test_equal_returns_teach_nothing_and_shares_and_counts_are_positive():
     groups = [worth(0.1 + 0.2, 0.3), worth(0.0, 1e-6), worth(2.0, 2.0)]
     kept = keep_varied(groups)
     assert kept == [groups[1]]
     assert reasons(kept) == {"group_equal_returns": 2}
+    with pytest.raises(ValueError, match="wanted k >= 0"):
+        keep_top_k(FIVE, -1)
+    assert (keep_top_p([worth(1.0, 1.0)]), keep_top_p([])) == ([], [])
+    with pytest.raises(ValueError, match="wanted a share 0 < p <= 1"):
+        keep_top_p(FIVE, 0.0)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
@@ -165,11 +159,6 @@ def test_a_return_that_is_no_number_is_not_passed_over_in_silence(bad, keep):
 @pytest.mark.parametrize(("k", "expected"), [(0, []), (1, [1]), (2, [1, 3]), (4, [0, 1, 3, 4]), (9, [0, 1, 3, 4])])
 def test_a_number_of_groups_may_be_kept(k, expected):
     assert kept(keep_top_k(FIVE, k), FIVE) == expected
-
-
-def test_fewer_than_no_groups_are_refused():
-    with pytest.raises(ValueError, match="wanted k as a whole number >= 0"):
-        keep_top_k(FIVE, -1)
 
 
 # As samples of two, their deviations are 0.5, 2, 0, 1 and 1 times the square root of 2; without it:
@@ -206,13 +195,6 @@ def test_with_softmax_weights_the_scale_of_returns_matters():
     assert kept(keep_top_p(near, 0.74, weights="softmax"), near) == [0, 1]
     far = [worth(0.0, 10 * ROOT), worth(0.0, 1e-2)]
     assert kept(keep_top_p(far, 0.99, weights="softmax"), far) == [0]
-
-
-def test_a_share_of_nothing_is_nothing():
-    assert keep_top_p([worth(1.0, 1.0)]) == []
-    assert keep_top_p([]) == []
-    with pytest.raises(ValueError, match="wanted p > 0 and <= 1"):
-        keep_top_p(FIVE, 0.0)
 
 
 def second_turn_pays(group):
@@ -263,16 +245,12 @@ def test_the_concise_trajectories_of_a_group_are_kept(by, keep, expected):
     assert actual.dropped["trajectory_less_concise"] == 5 - len(expected)
 
 
-def test_the_best_trajectories_of_a_group_are_kept():
+def test_the_best_trajectories_of_a_group_are_kept_and_may_have_to_be_successes():
     actual = keep_best([LONG], 2)
     assert actual == [of(LONG.trajectories[0], LONG.trajectories[3])]
     assert reasons(actual) == {"trajectory_not_best": 3}
     with pytest.raises(ValueError, match="wanted keep as a whole number >= 1"):
         keep_best([LONG], 0)
-
-
-def test_the_best_may_have_to_be_successes():
-    failed = of(long(2, 0.0), long(3, -1.0))
-    actual = keep_best([LONG, failed], 9, successes_only=True)
+    actual = keep_best([LONG, of(long(2, 0.0), long(3, -1.0))], 9, successes_only=True)
     assert actual == [of(*(LONG.trajectories[place] for place in (0, 2, 3, 4)))]
     assert reasons(actual) == {"group_all_failed": 1, "trajectory_failed": 1}

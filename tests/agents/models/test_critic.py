@@ -29,22 +29,24 @@ IDS = torch.tensor([[7, 8, 9, 10, 11], [12, 13, 14, 0, 0]])
 PRESENT = torch.tensor([[True] * 5, [True, True, True, False, False]])
 
 
-def test_at_first_every_state_is_worth_nothing(tokenizer):
+def test_at_first_every_state_is_worth_nothing_whatever_the_backbone(tokenizer):
     assert torch.count_nonzero(Critic(random_qwen2(tokenizer, context=64).model)(IDS, PRESENT)) == 0
+    critic = with_random_head(Critic.on(random_model("llama")))
+    assert not critic.hidden(input_ids=IDS).requires_grad
+    assert critic(IDS, PRESENT).requires_grad
+    critic = Critic.on(random_model("llama", dtype=torch.bfloat16))
+    assert {part.dtype for part in critic.parameters()} == {torch.float32}
+    assert with_random_head(critic)(IDS, PRESENT).dtype == torch.float32
 
 
-def test_a_value_is_read_off_what_stands_before_the_token(critic):
+def test_a_value_is_read_off_what_stands_before_the_token_and_nothing_after(critic):
     values = critic(IDS, PRESENT)
-    assert values.shape == (2, 5)
-    assert values[:, 0].tolist() == [0.0, 0.0]
+    assert (values.shape, values[:, 0].tolist()) == ((2, 5), [0.0, 0.0])
     weight, bias = critic.head.weight[0], critic.head.bias[0]
     for row, length in ((0, 5), (1, 3)):
         for column in range(1, length):
             hidden = critic.backbone(input_ids=IDS[row : row + 1, :column], use_cache=False).last_hidden_state[0, -1]
             assert values[row, column].item() == pytest.approx((hidden @ weight + bias).item(), abs=1e-5)
-
-
-def test_neither_the_token_nor_the_future_is_known(critic):
     other = IDS.clone()
     other[0, 3:] = torch.tensor([40, 41])
     before, after = critic(IDS, PRESENT)[0], critic(other, PRESENT)[0]
@@ -147,8 +149,7 @@ def test_a_head_without_gradient_leaves_the_policy_to_its_own_loss(layout, adapt
         if on:
             critic = with_random_head(Critic.on(model))
         else:
-            backbone = copy.deepcopy(start).model.requires_grad_(False)
-            critic = with_random_head(Critic(backbone))
+            critic = with_random_head(Critic(copy.deepcopy(start).model.requires_grad_(False)))
         told = Learner(model, critic, LearnConfig(lr=0.01, critic_lr=0.01)).update(batch)
         ends.append((told, model.state_dict(), critic.head.weight.detach()))
     (told, policy, head), (wanted_told, wanted_policy, wanted_head) = ends
@@ -172,15 +173,3 @@ def test_computing_activations_again_changes_nothing_for_policy_and_head_on_one_
         assert not any(module.training for module in model.modules())
     for name, value in ends[0].items():
         torch.testing.assert_close(ends[1][name], value, rtol=1e-4, atol=1e-5)
-
-
-def test_nothing_is_kept_of_a_backbone_that_gets_no_gradient():
-    critic = with_random_head(Critic.on(random_model("llama")))
-    assert not critic.hidden(input_ids=IDS).requires_grad
-    assert critic(IDS, PRESENT).requires_grad
-
-
-def test_a_head_reads_a_backbone_of_lower_precision():
-    critic = Critic.on(random_model("llama", dtype=torch.bfloat16))
-    assert {part.dtype for part in critic.parameters()} == {torch.float32}
-    assert with_random_head(critic)(IDS, PRESENT).dtype == torch.float32

@@ -55,12 +55,9 @@ def test_loading_and_saving_draw_no_progress_bars_and_leave_those_of_others(fold
     assert "Writing model shards" in capfd.readouterr().err
 
 
-def test_weights_stored_in_half_precision_are_loaded_in_full(folder):
+def test_weights_are_loaded_in_full_precision_unless_half_is_wanted(folder):
     rewrite(folder, lambda tensors: tensors.update({name: value.bfloat16() for name, value in tensors.items()}))
     assert {parameter.dtype for parameter in load_policy(folder, device=CPU).model.parameters()} == {torch.float32}
-
-
-def test_weights_may_be_kept_in_half_precision(folder):
     policy = load_policy(folder, device=CPU, dtype=torch.bfloat16)
     assert {parameter.dtype for parameter in policy.model.parameters()} == {torch.bfloat16}
     full = load_policy(folder, device=CPU).model.state_dict()
@@ -144,6 +141,8 @@ def test_a_card_comes_back_as_it_was_saved(folder):
     )
     card.save(folder)
     assert load_policy(folder, device=CPU).card == card
+    ModelCard(env="x").save(folder)
+    assert json.loads((folder / "tsr_gym.json").read_text())["env"] == "x"
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"colour": "red"}', "3"])
@@ -192,27 +191,19 @@ def policy_of(generation, tokenizer=None):
     return LanguageModel(model, tokenizer, ModelCard())
 
 
-def test_an_answer_ends_at_the_end_tokens_of_model_and_tokenizer():
+def test_an_answer_ends_at_the_end_tokens_of_model_and_tokenizer_or_at_a_text_of_one_token():
     tokenizer = chatml_tokenizer()
     end, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
-    assert (end, pad) == (2, 0)
-    assert stop_ids(policy_of(end)) == [2]
+    assert (end, pad, stop_ids(policy_of(end))) == (2, 0, [2])
     # As Qwen2.5 has it: the model also ends with the end of the text.
-    assert stop_ids(policy_of([pad, end])) == [0, 2]
-    assert stop_ids(policy_of(7)) == [2, 7]
+    assert (stop_ids(policy_of([pad, end])), stop_ids(policy_of(7))) == ([0, 2], [2, 7])
     assert stop_ids(policy_of(None)) == [2]
-
-
-def test_a_text_may_end_an_answer_too_where_it_is_one_token():
     tokenizer = chatml_tokenizer()
     tokenizer.add_tokens(["</answer>"])
     policy = policy_of(tokenizer.eos_token_id, tokenizer)
     assert stop_ids(policy, "</answer>") == [2, tokenizer.convert_tokens_to_ids("</answer>")]
     with pytest.raises(CheckpointError, match=r"wanted '</answer>!' to be one token, the tokenizer makes it 2"):
         stop_ids(policy, "</answer>!")
-
-
-def test_a_model_that_never_ends_is_refused():
     tokenizer = chatml_tokenizer()
     policy = policy_of(None, tokenizer)
     tokenizer.eos_token = None
@@ -220,7 +211,7 @@ def test_a_model_that_never_ends_is_refused():
         stop_ids(policy)
 
 
-def test_devices_by_name():
+def test_devices_and_precision_by_name():
     assert pick_device("cpu") == CPU
     assert pick_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
     number = torch.cuda.device_count()
@@ -228,18 +219,10 @@ def test_devices_by_name():
         pick_device(f"cuda:{number}")
     with pytest.raises(ConfigError, match="wanted a device such as auto, cpu, cuda or cuda:1, got 'toaster'"):
         pick_device("toaster")
-
-
-def test_precision_by_name():
     assert pick_autocast("auto", CPU) is None
     assert pick_autocast("auto", torch.device("cuda")) is torch.bfloat16
     assert pick_autocast("float32", torch.device("cuda")) is None
     assert pick_autocast("bfloat16", CPU) is torch.bfloat16
-
-
-def test_the_card_is_plain_json(folder):
-    ModelCard(env="x").save(folder)
-    assert json.loads((folder / "tsr_gym.json").read_text())["env"] == "x"
 
 
 def test_the_shipped_model_is_named_in_place_of_a_folder_and_was_made_by_the_recipe_of_the_study(tmp_path, monkeypatch):

@@ -171,17 +171,9 @@ def test_all_logits_never_exist_at_once(module):
 
 
 COMMON = {
-    "vocab_size": 50,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "initializer_range": 0.4,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
+    "vocab_size": 50, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2,
+    "num_key_value_heads": 2, "initializer_range": 0.4, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
 
 
 def tied():
@@ -276,13 +268,10 @@ def test_a_model_that_cannot_be_taken_apart_is_left_whole(kind):
     assert (entropy >= 0).all()
 
 
-def test_the_head_of_another_model_is_refused():
+def test_another_models_head_is_refused_and_no_hook_stays_behind_where_a_pass_fails():
     model = tied()
     with pytest.raises(ConfigError, match="call its output layer once, it did 0 times"):
         token_logprobs(model, *rows(), head=read_head(copy.deepcopy(model)))
-
-
-def test_no_hook_stays_behind_where_a_pass_fails():
     model = tied()
     head = read_head(model)
     ids, present, sampled = rows()

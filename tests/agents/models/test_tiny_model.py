@@ -36,19 +36,13 @@ def test_every_sign_of_the_texts_is_one_token_and_blanks_are_none(tokenizer):
     ]
 
 
-def test_a_longer_sign_is_not_read_as_a_shorter_one_and_a_rest(tokenizer):
+def test_longer_signs_come_first_and_other_text_falls_apart_into_bytes(tokenizer):
     longer = tiny_tokenizer(["a1 a10 a", "1 10 100"])
     assert words(longer, "a10 a1 a 100 1 10") == ["a10", "a1", "a", "100", "1", "10"]
-
-
-def test_any_other_text_falls_apart_into_bytes_and_comes_back(tokenizer):
     for text in ("Zebra!", "北京 é", "b7"):
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         assert len(ids) >= len(text)
         assert tokenizer.decode(ids) == text
-
-
-def test_the_order_of_the_texts_does_not_matter():
     assert tiny_tokenizer(TEXTS).get_vocab() == tiny_tokenizer(TEXTS[::-1]).get_vocab()
 
 
@@ -136,16 +130,12 @@ def test_the_second_layer_finds_what_followed_the_present_word_and_says_it(copyi
     # After 7 came 9, after 9 came 4: so after a second "7 9" comes 4.
     ids = ids_of(copying_tokenizer, [3, 7, 9, 4, 5, 8, 7, 9])
     looks = attention(model, ids)[1][0]
-    assert looks[6].argmax() == 2
-    assert looks[7].argmax() == 3
+    assert (looks[6].argmax(), looks[7].argmax()) == (2, 3)
     with torch.no_grad():
         logits = model(ids).logits[0]
     # Untrained, a word still speaks for itself through the tied embeddings; of the others, the one that was found.
     assert max({3, 9, 4, 5, 8}, key=lambda word: logits[6, ids_of(copying_tokenizer, [word])]) == 9
     assert max({3, 7, 4, 5, 8}, key=lambda word: logits[7, ids_of(copying_tokenizer, [word])]) == 4
-
-
-def test_without_them_the_same_model_finds_nothing(copying_tokenizer):
     model = tiny_model(copying_tokenizer, heads=2, theta=1e6)
     looks = attention(model, ids_of(copying_tokenizer, [3, 7, 9, 4, 5, 8, 7, 9]))[1][0]
     assert looks[6, 2] < 0.5

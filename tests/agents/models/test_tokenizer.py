@@ -67,8 +67,7 @@ def test_a_model_of_ours_is_refused_where_its_tokenizer_spells_otherwise_than_at
 @pytest.mark.parametrize("make", [chatml_tokenizer, lambda: word_tokenizer(["red", "shoes", "box"])])
 def test_other_tokenizers_come_back_with_the_same_spelling(tmp_path, make):
     tokenizer = make()
-    loaded = load_tokenizer(saved(tmp_path, tokenizer))
-    assert spelling_of(loaded) == spelling_of(tokenizer)
+    assert spelling_of(load_tokenizer(saved(tmp_path, tokenizer))) == spelling_of(tokenizer)
 
 
 def test_a_spelling_holds_words_from_all_of_the_vocabulary():
@@ -96,18 +95,13 @@ def test_a_word_and_its_blank_are_one_token_and_decoding_keeps_the_blanks(tokeni
     assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
 
 
-def test_a_longer_word_is_not_read_as_a_shorter_one_and_a_rest(tokenizer):
+def test_longer_words_come_first_and_what_is_no_word_falls_apart_into_bytes(tokenizer, tmp_path):
     assert words(tokenizer, " redshoes red") == [" redshoes", " red"]
-
-
-def test_what_is_no_word_falls_apart_into_bytes_and_comes_back(tokenizer):
     for text in ("Zebra!", " redder é", "shoes"):
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         assert len(ids) > 1
         assert tokenizer.decode(ids) == text
-
-
-def test_it_is_read_again_as_what_it_was_saved(tokenizer, tmp_path):
+    assert word_tokenizer(SHOP_WORDS).get_vocab() == word_tokenizer(SHOP_WORDS[::-1]).get_vocab()
     tokenizer.save_pretrained(tmp_path)
     text = " search [ red shoes ] </answer> Zebra"
     again = AutoTokenizer.from_pretrained(tmp_path)
@@ -124,7 +118,3 @@ def test_the_template_writes_a_blank_before_every_message(tokenizer):
     text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     assert text == "<user> red shoes<assistant> <answer> click<|im_end|><user> red<assistant>"
     assert words(tokenizer, text)[:4] == ["<user>", " red", " shoes", "<assistant>"]
-
-
-def test_the_order_of_the_words_does_not_matter():
-    assert word_tokenizer(SHOP_WORDS).get_vocab() == word_tokenizer(SHOP_WORDS[::-1]).get_vocab()

@@ -77,8 +77,7 @@ def test_limits_and_faults_of_the_server_are_met_with_patience(status):
     with serving(answer) as (url, stub):
         api = api_of(url, clock)
         assert ask(api).text == "Up"
-    assert clock.waits == [1.0, 2.0, 4.0]
-    assert stub.asked[0] == stub.asked[3]
+    assert (clock.waits, stub.asked[0]) == ([1.0, 2.0, 4.0], stub.asked[3])
     assert (api.ledger.requests, api.ledger.retries, api.ledger.failed) == (4, 3, 0)
 
 
@@ -93,14 +92,11 @@ def test_the_server_may_say_how_long_to_leave_it_alone(header, waits):
     assert clock.waits == waits
 
 
-def test_a_date_to_come_back_at_is_understood():
+def test_a_date_to_come_back_at_is_kept_and_silence_met_with_another_request():
     assert 25 < retry_after(formatdate(__import__("time").time() + 30, usegmt=True)) <= 30
     assert retry_after(formatdate(0)) == 0.0
     assert retry_after("nan") is None
     assert retry_after("1e9") == 600.0
-
-
-def test_silence_is_met_with_another_request():
     with serving(lambda number, body: (200, completion("Up") if number else 0.6)) as (url, _):
         api = api_of(url, patience=0.2)
         assert ask(api).text == "Up"
@@ -118,20 +114,10 @@ def test_a_server_that_is_not_there_is_asked_a_few_times_and_then_the_work_stops
 
 
 MALFORMED = [
-    b"",
-    b"<html>gateway</html>",
-    b"\xff\xfe",
-    b"[" * 100_000,
-    {},
-    [],
-    None,
-    {"choices": []},
-    {"choices": None},
-    {"choices": [{"message": None}]},
-    {"choices": [{"text": "Up"}]},
-    completion(["Up"]),
+    b"", b"<html>gateway</html>", b"\xff\xfe", b"[" * 100_000, {}, [], None, {"choices": []}, {"choices": None},
+    {"choices": [{"message": None}]}, {"choices": [{"text": "Up"}]}, completion(["Up"]),
     completion({"type": "text", "text": "Up"}),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("body", MALFORMED, ids=lambda body: str(body)[:40])

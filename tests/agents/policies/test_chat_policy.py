@@ -63,8 +63,7 @@ def test_later_prompts_are_what_the_template_writes_of_the_whole_conversation(to
         ]
     messages.append({"role": "user", "content": PROMPT.turn(tree.nodes[3])})
     text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    ids = talking(tokenizer, (5,)).prompt_ids(tree, 3)
-    assert tokenizer.decode(ids) == text + "<think>"
+    assert tokenizer.decode(talking(tokenizer, (5,)).prompt_ids(tree, 3)) == text + "<think>"
 
 
 @pytest.mark.parametrize("prompt", [PROMPT, compact_prompt()], ids=["paper", "compact"])
@@ -92,8 +91,7 @@ def test_ids_that_would_be_spelled_otherwise_survive_into_the_next_prompt_and_th
     again = tokenizer(tokenizer.decode(said), add_special_tokens=False)["input_ids"]
     # The point of the test: the text of these ids is encoded in fewer.
     assert len(again) < len(said)
-    env = rooms(4)
-    (tree,) = search([env], talking(tokenizer, said), naive, seeds=[1])
+    (tree,) = search([rooms(4)], talking(tokenizer, said), naive, seeds=[1])
     assert all(node.candidate.token_ids == said for node in tree.nodes[1:])
     last = tree.nodes[-1].candidate
     for turn in range(len(tree.nodes) - 2):
@@ -143,13 +141,12 @@ def test_a_candidate_is_the_forced_beginning_and_what_was_said_without_special_t
     engine = ScriptedEngine(lambda prompt, seed: said)
     ((candidate,),) = ChatPolicy(engine, tokenizer, PROMPT, History(None))([(env.tree, Expand(0))])
     assert candidate.text == "<think>so</think> <answer>Up</answer>"
-    assert candidate.token_ids == said
-    assert candidate.logprobs == (0.0,) * len(said)
+    assert (candidate.token_ids, candidate.logprobs) == (said, (0.0,) * len(said))
     env.play(candidate)
     assert env.tree.nodes[1].info["executed"] == ("Up",)
 
 
-def test_a_candidate_bears_the_version_of_the_weights_that_said_it(tokenizer):
+def test_a_candidate_has_the_version_of_its_weights_and_a_broken_answer_is_no_sample(tokenizer):
     env = rooms(4)
     engine = ScriptedEngine(lambda prompt, seed: (5,))
     engine.load_weights((), version=12)
@@ -158,8 +155,6 @@ def test_a_candidate_bears_the_version_of_the_weights_that_said_it(tokenizer):
     (trajectory,) = harvest_leaves(env.tree)
     assert (candidate.weight_version, trajectory.weight_versions) == (12, {12})
 
-
-def test_an_answer_that_somebody_broke_off_is_no_sample(tokenizer):
     class Aborted(ScriptedEngine):
         def generate(self, prompts, *, seeds, max_tokens=None):
             return [[Completion((5, 6), (0.0, 0.0), "abort")]]
@@ -180,8 +175,7 @@ def test_all_wishes_of_a_round_are_one_call_of_the_engine(tokenizer):
     policy = ChatPolicy(engine, tokenizer, PROMPT, History(None))
     envs = [rooms(seed) for seed in (1, 2, 3)]
     answers = policy([(env.tree, Expand(0, samples)) for env, samples in zip(envs, (2, 0, 3), strict=True)])
-    assert [len(row) for row in answers] == [2, 0, 3]
-    assert engine.calls == 1
+    assert ([len(row) for row in answers], engine.calls) == ([2, 0, 3], 1)
     assert len({candidate.prompt_ids for row in answers for candidate in row}) == 2
 
 

@@ -14,23 +14,17 @@ from tsr_gym.agents.policies.transformers_engine import TransformersEngine
 from tsr_gym.testing.check_engine import HELD
 
 
-def test_a_script_answers_every_seed_of_every_prompt_in_order():
+def test_a_script_answers_every_seed_in_order_and_is_an_engine():
     engine = ScriptedEngine(lambda prompt, seed: (*prompt, seed))
     assert engine.generate([(1, 2), (3,)], seeds=[[7, 8], [9]]) == [
         [Completion((1, 2, 7), (0.0,) * 3, "stop"), Completion((1, 2, 8), (0.0,) * 3, "stop")],
         [Completion((3, 9), (0.0,) * 2, "stop")],
     ]
-
-
-def test_a_script_counts_its_calls_and_has_no_weights_to_replace():
     engine = ScriptedEngine(lambda prompt, seed: ())
     engine.generate([(1,)], seeds=[[1, 2, 3]])
     engine.load_weights([("weight", 1)])
     engine.generate([], seeds=[])
     assert engine.calls == 2
-
-
-def test_both_engines_offer_what_the_protocol_names():
     names = {name for name, value in vars(Engine).items() if callable(value) and not name.startswith("_")}
     assert names == {"generate", "load_weights", "abort"}
     assert all(names <= set(dir(kind)) for kind in (ScriptedEngine, TransformersEngine))
@@ -101,9 +95,6 @@ def test_an_engine_that_forgets_to_forget_is_found(check_engine, learner, tokeni
     update = partial(new_weights, learner, tokenizer)
     with pytest.raises(CheckFailed, match="weight update"):
         check_engine(engine, reference=partial(learners_logprobs, learner), update=update)
-
-
-def test_in_lower_precision_company_is_not_promised(check_engine, learner):
     engine = engine_of(learner, autocast=torch.bfloat16)
     found = check_engine(engine, reference=partial(learners_logprobs, learner), tolerance=0.5, stop_ids=STOPS)
     assert found["company"] == "the engine does not promise it"

@@ -92,16 +92,13 @@ def test_rows_of_several_moments_can_be_gathered_together(model):
     assert rows[1][:4] == [0.0, 1.0, 2.0, 3.0]
 
 
-def test_the_newest_rows_win(model):
+def test_the_newest_rows_win_and_the_oldest_go_where_memory_is_short(model):
     known = PrefixCache(model, max_bytes=10**9)
     for first in (0, 5):
         cache, filled = cache_of(model, [[Y] * 4], first)
         known.keep(cache, filled, [((1, 2, 3), (4, 5))], torch.arange(1))
     gathered, _ = known.gather([known.find((1, 2, 3, 4, 5))])
     assert marks(gathered, 0)[0] == [500.0, 501.0, 502.0, 503.0]
-
-
-def test_the_oldest_rows_go_where_memory_is_short(model):
     # A row of three slots: two layers, keys and values, two heads, three slots, eight numbers of four bytes.
     row = 2 * 2 * HEADS * 3 * WIDTH * 4
     known = PrefixCache(model, max_bytes=2 * row)
@@ -109,19 +106,12 @@ def test_the_oldest_rows_go_where_memory_is_short(model):
         cache, filled = cache_of(model, [[Y] * 3])
         known.keep(cache, filled, [((number, 2, 3), (4,))], torch.arange(1))
     assert [known.find((number, 2, 3, 4)).length for number in range(3)] == [0, 3, 3]
-
-
-def test_the_latest_rows_stay_however_large_they_are(model):
     known = PrefixCache(model, max_bytes=1)
     cache, filled = cache_of(model, [[Y] * 3])
     known.keep(cache, filled, [((1, 2, 3), (4,))], torch.arange(1))
     assert known.find((1, 2, 3, 4)).length == 3
-
-
-def test_where_nothing_is_known_there_is_nothing_to_gather(model):
     gathered, slots = PrefixCache(model, max_bytes=1).gather([NOTHING, NOTHING])
-    assert slots.shape == (2, 0)
-    assert gathered.get_seq_length() == 0
+    assert (slots.shape, gathered.get_seq_length()) == ((2, 0), 0)
 
 
 def linear(remembered, prompt):
@@ -187,16 +177,13 @@ def prompt_of(length, first):
     return tuple(range(first, first + length))
 
 
-def test_places_are_as_wide_as_few_stay_empty():
+def test_places_are_as_wide_as_few_stay_empty_and_short_prompts_are_not_shared():
     places = places_of([0, 1, 0, 1, 0, 1, 0, 1], slots=400)
     assert places.prompts.tolist() == [0, 1]
     assert places.samples.tolist() == [[0, 2, 4, 6], [1, 3, 5, 7]]
     # Rows of four would leave three of eight places empty, rows of two one of six.
     assert places_of([0, 0, 0, 0, 1], slots=400).samples.tolist() == [[0, 1], [2, 3], [4, -1]]
     assert places_of([0, 1, 2], slots=400).samples.tolist() == [[0], [1], [2]]
-
-
-def test_short_prompts_are_not_worth_sharing():
     assert places_of([0, 0, 0, 0], slots=31).samples.tolist() == [[0], [1], [2], [3]]
     assert places_of([0, 0, 0, 0], slots=32).samples.tolist() == [[0, 1], [2, 3]]
     assert places_of([0, 0, 0, 0], slots=0).samples.tolist() == [[0], [1], [2], [3]]
@@ -225,8 +212,7 @@ def test_samples_that_share_rows_are_those_of_a_full_forward_pass(sharing_model,
 
 
 def test_answers_that_outgrow_a_shared_row_go_on_in_rows_of_their_own(sharing_model):
-    engine = engine_of(sharing_model, max_tokens=40)
-    (row,) = check(engine, [prompt_of(36, 7)], [[1, 2, 3, 4]])
+    (row,) = check(engine_of(sharing_model, max_tokens=40), [prompt_of(36, 7)], [[1, 2, 3, 4]])
     # Two share a row of 36 slots, which they take after 18 steps.
     assert max(len(one.token_ids) for one in row) > 20
 

@@ -37,19 +37,13 @@ def test_later_turns_begin_with_the_reward_of_the_turn_before():
     assert turn(node(1, reward=10.9)).startswith("Reward:\n10.9\n")
 
 
-def test_without_a_limit_of_actions_none_is_named():
+def test_the_compact_arrangement_adds_two_numbers_and_the_plain_one_nothing():
     assert "actions left" not in paper_prompt("").turn(node(0, actions_left=None))
     assert compact_prompt().turn(node(0, actions_left=None)) == "P_G\nturn 1"
-
-
-def test_the_compact_arrangement_is_the_observation_and_two_numbers():
     prompt = compact_prompt("rules that nobody reads", max_tokens=3)
     assert prompt.turn(node(3, reward=1.0, actions_left=4)) == "P_G\nturn 4 left 4"
     assert (prompt.system, prompt.forced, prompt.think, prompt.stop) == ("", "<answer>", False, "</answer>")
     assert set(PROMPTS) == {"paper", "compact", "plain", "words"}
-
-
-def test_the_plain_arrangement_adds_nothing_to_what_the_environment_says():
     prompt = plain_prompt("Write <search> or <answer>.", max_tokens=3)
     assert prompt.turn(node(3, reward=1.0, actions_left=4)) == "P_G"
     assert (prompt.system, prompt.forced, prompt.stop) == ("Write <search> or <answer>.", "", "")
@@ -62,8 +56,7 @@ def test_the_plain_arrangement_adds_nothing_to_what_the_environment_says():
 )
 def test_histories_by_name(text, turns, first):
     history = History.parse(text)
-    assert history.turns == turns
-    assert history.first(4) == first
+    assert (history.turns, history.first(4)) == (turns, first)
 
 
 @pytest.mark.parametrize("text", ["", "all", "window", "window()", "window(-1)", "window(2", "Full", "window(1.5)"])

@@ -58,14 +58,11 @@ def test_an_answer_depends_on_the_tree_and_the_place_in_it_and_not_on_the_compan
     assert [*one, *two] == together[0]
 
 
-def test_two_wishes_for_one_node_in_a_round_are_different_children():
+def test_wishes_for_one_node_and_deeper_nodes_draw_separate_answers():
     tree = rooms(1).tree
     policy = RandomPolicy(ACTIONS, max_actions=5)
     split = policy([(tree, Expand(0, 2)), (tree, Expand(0, 2))])
     assert [*split[0], *split[1]] == policy([(tree, Expand(0, 4))])[0]
-
-
-def test_deeper_nodes_draw_their_own_answers():
     env = rooms(1)
     policy = RandomPolicy(ACTIONS, max_actions=5)
     left, right = env.expand(0, policy([(env.tree, Expand(0, 2))])[0])
@@ -89,15 +86,12 @@ def growing(kind=Growing):
     return env
 
 
-def test_only_what_is_legal_in_a_nodes_state_is_said():
+def test_only_what_is_legal_in_a_nodes_state_is_drawn_if_anything_is():
     env = growing()
     (b,) = env.expand(0, [Candidate("b")])
     at_root, at_b = legal_player(env.unwrapped)([(env.tree, Expand(0, 40)), (env.tree, Expand(b, 40))])
     assert {candidate.text for candidate in at_root} == {f"<think></think><answer>{name}</answer>" for name in "abc"}
     assert {candidate.text for candidate in at_b} == {f"<think></think><answer>{name}</answer>" for name in "ac"}
-
-
-def test_where_nothing_is_legal_nothing_is_said():
     env = growing()
     node = 0
     for letter in "abc":
@@ -118,16 +112,13 @@ def test_every_number_of_legal_actions_and_every_one_is_equally_likely():
     assert all(number == pytest.approx(sum(words.values()) / 4, abs=134) for number in words.values())
 
 
-def test_environments_that_read_tags_are_told_the_bare_action():
+def test_environments_that_read_tags_get_the_bare_action_and_without_a_limit_one():
     class Tagged(Growing):
         reads_tags = True
 
     env = growing(Tagged)
     ((candidate,),) = legal_player(env.unwrapped)([(env.tree, Expand(0, 1))])
     assert candidate.text in tuple("abc")
-
-
-def test_a_turn_without_a_limit_of_actions_has_one():
     env = gym.make("tsr/FrozenLake-v0", max_actions_per_turn=None).unwrapped
     assert legal_player(env).max_actions == 1
 
@@ -184,8 +175,7 @@ def story(**settings):
 
 
 def test_what_an_environment_of_others_lists_in_its_info_is_said_and_nothing_else():
-    env = story()
-    tree = env.search(admissible_player(), partial(best_of_n, n=12))
+    tree = story().search(admissible_player(), partial(best_of_n, n=12))
     ends = [tree.nodes[leaf] for leaf in tree.leaves()]
     assert all(end.terminated for end in ends)
     assert {end.solved for end in ends} == {True, False}
@@ -208,13 +198,10 @@ def test_such_an_environment_is_played_with_a_search_before_every_turn():
     assert wins >= 8
 
 
-def test_the_key_and_the_form_can_be_named():
+def test_the_key_and_the_form_can_be_named_and_where_nothing_is_admissible_nothing_is_drawn():
     env = story(key="valid", as_kind=tuple)
     ((candidate,),) = admissible_player("valid", form="<answer>{}</answer>")([(env.tree, Expand(0))])
     assert candidate.text in ("<answer>go north</answer>", "<answer>go east</answer>")
-
-
-def test_where_nothing_is_admissible_nothing_is_said():
     env = story()
     (tower,) = env.expand(0, ["go east"])
     assert admissible_player()([(env.tree, Expand(tower))]) == [[Candidate("")]]

@@ -67,8 +67,7 @@ SEEDS = [[1, 2], [3, 4, 5], [6], [7, 8], [9]]
 
 @pytest.mark.parametrize("temperature", [0.6, 1.0, 1.8])
 def test_samples_and_their_log_probabilities_are_those_of_a_full_forward_pass(model, temperature):
-    engine = engine_of(model, temperature=temperature)
-    check(engine, PROMPTS, SEEDS, temperature=temperature)
+    check(engine_of(model, temperature=temperature), PROMPTS, SEEDS, temperature=temperature)
 
 
 def test_temperature_zero_follows_the_most_likely_tokens(model):
@@ -131,7 +130,7 @@ def test_what_was_not_computed_again_is_counted(model):
     assert [completion.num_cached for completion in never] == [0, len(longer)]
 
 
-def test_an_answer_ends_with_the_stop_token_or_at_its_limit(model):
+def test_an_answer_ends_with_a_stop_token_at_its_limit_or_where_the_context_ends(model):
     rows = engine_of(model, max_tokens=5).generate([PROMPTS[0]], seeds=[range(60)])[0]
     for completion in rows:
         assert STOP not in completion.token_ids[:-1]
@@ -139,16 +138,10 @@ def test_an_answer_ends_with_the_stop_token_or_at_its_limit(model):
         assert completion.finish_reason == ("stop" if stopped else "length")
         assert stopped or len(completion.token_ids) == 5
         assert len(completion.token_ids) == len(completion.logprobs)
-
-
-def test_any_of_several_stop_tokens_ends_an_answer(model):
     # Every token stops, so every answer is one token.
     engine = TransformersEngine(model, stop_ids=range(model.config.vocab_size), max_tokens=9)
     (row,) = engine.generate([PROMPTS[0]], seeds=[[1, 2, 3]])
     assert [(len(completion.token_ids), completion.finish_reason) for completion in row] == [(1, "stop")] * 3
-
-
-def test_an_answer_is_cut_where_the_context_ends(model):
     prompts = [tuple(range(6, 6 + length)) for length in (95, 93, 10)]
     answers = check(engine_of(model), prompts, [[1], [2], [3]])
     assert len(answers[0][0].token_ids) == 1
@@ -253,8 +246,7 @@ def gemma():
 @pytest.mark.parametrize("make", [mistral, gemma], ids=["every layer slides", "every other layer slides"])
 def test_a_model_whose_layers_forget_is_computed_from_the_start_and_still_right(make):
     torch.manual_seed(3)
-    model = make().eval()
-    engine = engine_of(model)
+    engine = engine_of(make().eval())
     prompts, seeds = PROMPTS, SEEDS
     for turn in range(3):
         answers = check(engine, prompts, seeds)
@@ -363,8 +355,7 @@ def softmax(logits, temperature):
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
 def test_samples_are_distributed_as_the_softmax_says(temperature):
     number = 20_000
-    rows = LOGITS.expand(number, -1)
-    ids, _ = sample_tokens(rows, temperature, torch.arange(number), position=4)
+    ids, _ = sample_tokens(LOGITS.expand(number, -1), temperature, torch.arange(number), position=4)
     counts = torch.bincount(ids, minlength=len(LOGITS)).tolist()
     expected = [number * chance for chance in softmax(LOGITS, temperature)]
     # Cells with fewer than five expected draws are put together, as the test wants it.
@@ -385,29 +376,19 @@ def test_the_log_probability_is_that_of_the_distribution_that_was_drawn_from(tem
     assert logprobs.tolist() == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_draw_is_the_inverse_of_the_cumulative_distribution():
+def test_the_draw_inverts_the_distribution_without_impossible_tokens_in_full_precision():
     # Four equal tokens: a uniform number of 0.6 is the third quarter.
     rows = torch.zeros(200, 4)
     ids, _ = sample_tokens(rows, 1.0, torch.arange(200), position=9)
     expected = [int(4 * (splitmix64(seed, 10)[9] / 2**64)) for seed in range(200)]
     assert ids.tolist() == expected
-
-
-def test_temperature_zero_takes_the_most_likely_token():
     rows = torch.stack([LOGITS, LOGITS.flip(0)])
     ids, logprobs = sample_tokens(rows, 0, torch.tensor([1, 2]), position=0)
-    assert ids.tolist() == [4, 2]
-    assert logprobs.tolist() == [0.0, 0.0]
-
-
-def test_impossible_tokens_are_never_drawn():
+    assert (ids.tolist(), logprobs.tolist()) == ([4, 2], [0.0, 0.0])
     rows = torch.tensor([[0.0, -math.inf, 0.0, -math.inf]]).expand(3000, -1)
     ids, logprobs = sample_tokens(rows, 1.0, torch.arange(3000), position=0)
     assert set(ids.tolist()) == {0, 2}
     assert logprobs.tolist() == pytest.approx([math.log(0.5)] * 3000, abs=1e-6)
-
-
-def test_half_precision_logits_are_sampled_in_full_precision():
     rows = LOGITS.bfloat16()[None]
     _, logprobs = sample_tokens(rows, 1.0, torch.tensor([3]), position=0)
     assert logprobs.dtype == torch.float32

@@ -62,15 +62,14 @@ def test_an_answer_has_the_room_that_limit_and_context_leave():
         engine_of(host).generate([(1,)], seeds=[[1]], max_tokens=0)
 
 
-def test_nothing_is_asked_for_nothing():
+def test_nothing_is_asked_for_nothing_and_an_answer_that_ended_by_an_error_is_none():
     host = Written()
     assert engine_of(host).generate([(1,), (2,)], seeds=[(), ()]) == [[], []]
     assert host.asked == []
-
-
-def test_the_most_likely_token_has_log_probability_0():
     (((_, logprobs, *_),),) = engine_of(Written(), temperature=0.0).generate([(1,)], seeds=[[1]])
     assert logprobs == (0.0, 0.0)
+    with pytest.raises(EngineFailed, match="for the reason 'error'"):
+        reason_of("error")
 
 
 @pytest.mark.parametrize(
@@ -79,11 +78,6 @@ def test_the_most_likely_token_has_log_probability_0():
 def test_settings_that_vllm_would_change_in_silence_are_refused(settings):
     with pytest.raises(ConfigError, match="got"):
         engine_of(Written(), **settings)
-
-
-def test_an_answer_that_ended_by_an_error_is_none():
-    with pytest.raises(EngineFailed, match="for the reason 'error'"):
-        reason_of("error")
 
 
 def test_an_adapter_has_room_where_vllm_keeps_room_for_as_much_or_more():
@@ -128,10 +122,7 @@ def test_a_tied_head_that_an_update_leaves_out_is_the_embedding(folder):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            lambda weights: weights.pop("model.norm.weight"),
-            "brings all 27 parameters, and 'model.norm.weight' is missing",
-        ),
+        (lambda weights: weights.pop("model.norm.weight"), "all 27 parameters, and 'model.norm.weight' is missing"),
         (lambda weights: weights.pop("lm_head.weight"), "'lm_head.weight' is missing"),
         (lambda weights: weights.update({"model.norm.weight": torch.ones(3)}), r"of shape \[32\], got \[3\]"),
         (lambda weights: weights.update(other=torch.ones(3)), "no parameter 'other'"),

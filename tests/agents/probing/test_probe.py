@@ -76,11 +76,6 @@ def probed():
     return race(CONFIG, pool, Speaker())
 
 
-def test_a_model_that_cannot_be_trained_is_not_probed():
-    with pytest.raises(ConfigError, match="cannot be trained: wanted engine transformers, got openai"):
-        ProbeConfig(env="probe/Letters-v0", model=ModelConfig(engine="openai"))
-
-
 def test_the_cost_of_a_success_is_the_counted_one(probed):
     plain, finds, dear, never = probe_rows(probed)
     # Four plain episodes, a a b a, are eight tokens and one success, on each of 24 instances; equal letters share a
@@ -106,6 +101,8 @@ def test_a_search_that_might_still_be_better_is_not_stopped():
     # After eight instances without success a success may cost as little as 32 / 3.689 = 8.7, less than 13.9.
     once = race(replace(CONFIG, instances=8), pool, Speaker())
     assert [way.stopped for way in once.tallies] == [False, False, False, False]
+    with pytest.raises(ConfigError, match="cannot be trained: wanted engine transformers, got openai"):
+        ProbeConfig(env="probe/Letters-v0", model=ModelConfig(engine="openai"))
 
 
 def test_a_stopped_probe_continues_where_it_was(probed, tmp_path):

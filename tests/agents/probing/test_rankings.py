@@ -127,8 +127,7 @@ def test_states_are_ranked_turn_by_turn():
     rated = [node(0, 0, 1, 1.0, 0.1), node(1, 0, 1, 2.0, 0.2), node(2, 0, 1, 3.0, 0.9), node(0, 1, 2, 1.0, 0.5)]
     first, second = rank_turns(rated)
     assert (first.turn, first.states, first.value) == (1, 3, pytest.approx(0.4))
-    assert first.spearman.mean == pytest.approx(1.0)
-    assert first.kendall == pytest.approx(1.0)
+    assert (first.spearman.mean, first.kendall) == (pytest.approx(1.0), pytest.approx(1.0))
     assert (second.states, second.spearman, second.kendall) == (1, None, None)
 
 
@@ -152,13 +151,10 @@ def test_candidates_of_one_state_are_ranked_among_themselves():
     assert result.lost_by_chance.mean == pytest.approx((0.2 + 0.5 + 0.1) / 3)
 
 
-def test_a_best_score_that_several_share_takes_any_of_them():
+def test_a_shared_best_score_takes_any_and_without_nodes_there_are_no_estimates():
     assert lost([3.0, 3.0, 1.0], [0.0, 0.4, 1.0]) == pytest.approx(0.8)
     # Equal but for the last digits.
     assert lost([0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1], [0.0, 1.0]) == pytest.approx(0.5)
-
-
-def test_without_nodes_there_are_no_estimates():
     result = rank_siblings([])
     assert (result.sets, result.decided, result.spearman, result.lost) == (0, 0, None, None)
     assert rank_turns([]) == []
@@ -232,8 +228,7 @@ def test_trees_of_a_stage_do_not_depend_on_how_many_are_grown_together():
     assert seen == [8, 3, 6, 8]
     assert {each.owner for each in whole.nodes} == set(range(4))
     assert {each.tree for each in whole.nodes} == set(range(8))
-    other = grow_rated(pool, policy, strategy, tasks=range(4), seeds=range(2, 4))
-    assert other != whole
+    assert grow_rated(pool, policy, strategy, tasks=range(4), seeds=range(2, 4)) != whole
 
 
 def test_a_score_from_the_oracle_loses_little():

@@ -20,15 +20,9 @@ def names(records, thresholds=SHORT):
 
 
 HEALTHY = {
-    "group_spread": (1.0, 0.9),
-    "entropy": (1.0, 0.8),
-    "success": (0.1, 0.6),
-    "prompt_recall": (0.8, 0.9),
-    "equal_groups": (0.3, 0.3),
-    "clip_fraction": (0.0, 0.1),
-    "duplicate_candidates": (0.1, 0.2),
-    "spikes": (0.0, 0.0),
-}
+    "group_spread": (1.0, 0.9), "entropy": (1.0, 0.8), "success": (0.1, 0.6), "prompt_recall": (0.8, 0.9),
+    "equal_groups": (0.3, 0.3), "clip_fraction": (0.0, 0.1), "duplicate_candidates": (0.1, 0.2), "spikes": (0.0, 0.0),
+}  # fmt: skip
 
 
 def test_a_healthy_run_has_no_findings():
@@ -71,25 +65,19 @@ def test_falling_numbers_alone_are_no_collapse(change):
     assert names(run(**{**HEALTHY, **change})) == []
 
 
-def test_where_entropy_falls_as_well_it_is_not_hidden_collapse():
+def test_falling_entropy_is_no_hidden_collapse_and_a_finding_has_its_numbers():
     assert names(run(**{**HEALTHY, "prompt_recall": (0.9, 0.0), "entropy": (1.0, 0.0)})) == []
-
-
-def test_a_finding_has_the_numbers():
     (finding,) = diagnose(run(**{**HEALTHY, "equal_groups": (0.5, 1.0)}), SHORT)
     # Medians of the first and of the last three of eight.
     assert "0.571 -> 0.929" in finding.what
 
 
-def test_a_young_run_has_no_findings_and_thresholds_can_be_set():
+def test_young_runs_have_no_findings_and_missing_numbers_are_skipped():
     collapsed = {**HEALTHY, "equal_groups": (0.9, 1.0)}
     assert names(run(5, **collapsed)) == []
     assert names(run(8, **collapsed), Thresholds(window=3, equal_groups=0.99)) == []
     assert diagnose(run(19, **collapsed)) == []
     assert [finding.name for finding in diagnose(run(20, **collapsed))] == ["nothing to learn"]
-
-
-def test_missing_numbers_are_skipped():
     assert names([{} for _ in range(8)]) == []
     assert names([{"equal_groups": None, "spikes": None} for _ in range(8)]) == []
     holes = run(**{**HEALTHY, "equal_groups": (1.0, 1.0)})

@@ -184,7 +184,7 @@ def test_runs_without_a_record_of_solved_instances_are_paired_by_seed_alone(tmp_
     assert (row["points"], row["95 %"], row["prompt tokens"]) == ("+30.0", "+5.2 to +54.8", "- / -")
 
 
-def test_the_table_names_both_sides(pairs):
+def test_the_table_names_both_sides_and_the_first_method_is_the_control(pairs):
     report = summarise_runs(pairs, against="control")
     assert report.pairs.title == "pairs of equal seeds, at equal sampled tokens"
     assert report.pairs.caption.endswith("95 % over seeds and instances (Student's t), from 3 pairs on.")
@@ -193,24 +193,18 @@ def test_the_table_names_both_sides(pairs):
     assert [row[name] for name in ("%", "control %", "points")] == ["75.0", "12.5", "+62.5"]
     assert [row[name] for name in ("sampled tokens", "seconds")] == ["800 / 800", "4 / 2"]
     assert row["95 %"] == "-"
-
-
-def test_without_a_choice_the_first_method_is_the_control_and_one_method_has_no_pairs(pairs):
     assert {gain.control for gain in gains(*pairs).values()} == {"ours"}
     report = summarise_runs(pairs[:3])
     assert (report.pairs.rows, report.differences) == ([], [])
 
 
-def test_an_unknown_or_ambiguous_control_is_refused(pairs, tmp_path):
+def test_unknown_or_ambiguous_controls_and_missing_costs_are_refused(pairs, tmp_path):
     with pytest.raises(ConfigError, match="against: wanted one of the methods ours, control, got 'filtering'"):
         gains(*pairs, against="filtering")
     slow = replace(CONFIG, learn=replace(CONFIG.learn, lr=1e-3))
     other = write_run(tmp_path / "slow", [(0, 0, 0.1)], label="control", config=slow)
     with pytest.raises(ConfigError, match="got 'control'"):
         gains(*pairs, other, against="control")
-
-
-def test_a_run_that_does_not_record_the_cost_is_named(pairs, tmp_path):
     old = write_run(tmp_path / "old", [(0, 0, 0.1), (1, 8, 0.2)], label="old", instances=4)
     with pytest.raises(CheckpointError, match=r"old: its metrics\.jsonl does not record prompt_tokens"):
         gains(*pairs, old, equal="prompt_tokens")

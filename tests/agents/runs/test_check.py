@@ -89,46 +89,52 @@ def test_undoing_a_selection_is_refused_where_its_formula_does_not_hold(name):
         check_choices(run_of(search, lessons=UNDO))
 
 
-@pytest.mark.parametrize("search", ["beam", "best_of_n(n=16)", "random_branching"])
-def test_a_run_in_which_nothing_counts_is_refused(search):
-    with pytest.raises(ConfigError, match="nothing would be learned from: set naive, imitation or searched_weight"):
-        check_choices(run_of({"search": search}, objective=Objective(searched_weight=0.0)))
-
-
-def test_values_without_a_critic_are_refused():
-    search = {"search": "beam", "learn_from": "leaves"}
-    with pytest.raises(ConfigError, match=r"needs a critic: wanted algorithm ppo with .*tree_backup"):
-        check_choices(run_of(search, estimator="tree_backup(unfinished='value')"))
-    with pytest.raises(ConfigError, match=r"needs a critic: wanted algorithm ppo"):
-        check_choices(run_of(search, estimator=f"{__name__}:mine"))
-
-
 @estimator(needs={"values": {"unfinished": "value"}})
 def mine(batch, *, unfinished="value"):
     return batch.rewards
 
 
-def test_a_baseline_of_plain_play_is_refused_where_there_is_none():
-    with pytest.raises(ConfigError, match=r"plain play.*set naive >= 1, or baseline='all'"):
-        check_choices(run_of({"search": "beam"}, estimator="grpo(baseline='naive')"))
+LEAVES, BESIDE = {"search": "beam", "learn_from": "leaves"}, {"search": "beam", "naive": 4}
+NO_WEIGHT, IMITATED = Objective(searched_weight=0.0), Objective(searched_weight=0.0, imitation=0.1)
+# An estimator, the algorithm, the other settings, and a fact of the message.
+EXCLUDED = [
+    *(
+        (None, "grpo", {"search": search}, NO_WEIGHT, "nothing would be learned from: set naive, imitation or searched")
+        for search in ("beam", "best_of_n(n=16)", "random_branching")
+    ),
+    ("tree_backup(unfinished='value')", "grpo", LEAVES, None, "needs a critic: .* ppo with .*tree_backup"),
+    (f"{__name__}:mine", "grpo", LEAVES, None, "needs a critic: wanted algorithm ppo"),
+    ("gae", "grpo", {}, None, "needs a critic"),
+    ("grpo", "ppo", {}, None, "has no use for a critic"),
+    ("grpo(baseline='naive')", "grpo", {"search": "beam"}, None, "plain play.*set naive >= 1, or baseline='all'"),
+    *(
+        (name, "ppo", LEAVES, None, r"learn_from=selected, or an estimator that .*tree_backup")
+        for name in ("auto", "turn_gae", "bi_level_gae")
+    ),
+    # Only one of two rules sees a group that plain play failed and a search solved.
+    ("tspo", "grpo", BESIDE, IMITATED, r"only success was searched.*tspo\(groups='all'\)"),
+]
 
 
-def test_groups_that_plain_play_failed_and_a_search_solved_are_refused_where_only_one_of_two_rules_sees_it():
-    objective = Objective(searched_weight=0.0, imitation=0.1)
-    with pytest.raises(ConfigError, match=r"only success was searched.*tspo\(groups='all'\)"):
-        check_choices(run_of({"search": "beam", "naive": 4}, estimator="tspo", objective=objective))
+@pytest.mark.parametrize(("estimator", "algorithm", "search", "objective", "fact"), EXCLUDED)
+def test_choices_that_exclude_each_other_are_refused(estimator, algorithm, search, objective, fact):
+    learn = {"estimator": estimator or "auto", "algorithm": algorithm, "objective": objective or Objective()}
+    with pytest.raises(ConfigError, match=fact):
+        check_choices(run_of(search, **learn))
 
 
-@pytest.mark.parametrize("name", ["auto", "turn_gae", "bi_level_gae"])
-def test_unfinished_leaves_are_refused_with_a_critic_over_whole_episodes(name):
-    search = {"search": "beam", "learn_from": "leaves"}
-    with pytest.raises(ConfigError, match=r"learn_from=selected, or an estimator that .*tree_backup"):
-        check_choices(run_of(search, algorithm="ppo", estimator=name))
-
-
-def test_a_run_is_checked_before_it_begins(tmp_path):
-    with pytest.raises(ConfigError, match="undo_selection"):
-        check_start(run_of({**BEST, "naive": 0}, lessons=UNDO))
+@pytest.mark.parametrize(
+    ("config", "facts"),
+    [
+        (run_of({**BEST, "naive": 0}, lessons=UNDO), "undo_selection"),
+        (TrainConfig(env="sokoban", task=TaskConfig(eval_env_set=("num_boxes=99",))), "wanted 1 to 8 boxes"),
+        (TrainConfig(env="sokoban", task=TaskConfig(eval_split="exam")), "wanted split of"),
+    ],
+    ids=["a selection that is not undone", "held-out settings", "held-out split"],
+)
+def test_a_run_is_checked_before_it_begins(config, facts):
+    with pytest.raises(ConfigError, match=facts):
+        check_start(config)
 
 
 def recipes():
@@ -168,8 +174,7 @@ def test_the_papers_proxy_algorithm_and_rooms_stand_in_its_recipe(env):
     (line,) = [recipe for recipe in recipes() if recipe.startswith(env) and "Qwen2.5-3B" in recipe]
     config = configured(line)
     assert (config.task.score, config.learn.algorithm, tuple(config.task.env_set)) == PAPER[env]
-    assert config.search.name == "beam"
-    assert config.task.preset == "paper"
+    assert (config.search.name, config.task.preset) == ("beam", "paper")
 
 
 def test_the_check_itself_needs_no_torch():

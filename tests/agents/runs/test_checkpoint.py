@@ -72,7 +72,7 @@ def test_a_checkpoint_brings_everything_back_and_the_next_update_is_the_same(tmp
     assert same(everything(policy, learner), everything(again, twin))
 
 
-def test_the_model_in_a_checkpoint_can_be_loaded_like_any_other(tmp_path, base_model):
+def test_the_model_in_a_checkpoint_can_be_loaded_like_any_other(tmp_path, base_model, run):
     policy, learner = learner_of(base_model)
     save_checkpoint(tmp_path, policy, learner, Progress())
     folder = tmp_path / "checkpoints" / "000000" / "model"
@@ -80,9 +80,6 @@ def test_the_model_in_a_checkpoint_can_be_loaded_like_any_other(tmp_path, base_m
     assert again.card == policy.card != ModelCard()
     assert again.tokenizer("P b3 X c2")["input_ids"] == policy.tokenizer("P b3 X c2")["input_ids"]
     assert again.tokenizer.chat_template == policy.tokenizer.chat_template
-
-
-def test_a_checkpoint_that_is_there_is_not_written_again(run):
     folder, policy, learner = run
     file = folder / "checkpoints" / "000003" / "progress.json"
     before = file.stat().st_mtime_ns
@@ -91,15 +88,9 @@ def test_a_checkpoint_that_is_there_is_not_written_again(run):
 
 
 FILES = [
-    "critic.safetensors",
-    STATE,
-    "gradients.json",
-    "progress.json",
-    "model/config.json",
-    "model/model.safetensors",
-    "model/tokenizer.json",
-    "model/tsr_gym.json",
-]
+    "critic.safetensors", STATE, "gradients.json", "progress.json", "model/config.json", "model/model.safetensors",
+    "model/tokenizer.json", "model/tsr_gym.json",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -196,8 +187,7 @@ def test_only_whole_checkpoints_are_listed_in_order_and_the_latest_are_kept(run)
     drop_old(folder, 2)
     assert [path.name for path in checkpoints(folder)] == ["000010", "000011"]
     drop_old(folder, 5)
-    assert len(checkpoints(folder)) == 2
-    assert checkpoints(folder / "nowhere") == []
+    assert (len(checkpoints(folder)), checkpoints(folder / "nowhere")) == (2, [])
     for update in (1_000_000, 999_999):
         save_checkpoint(folder, policy, learner, Progress(update))
     assert [path.name for path in checkpoints(folder)][-2:] == ["999999", "1000000"]
@@ -250,7 +240,7 @@ def test_a_checkpoint_with_counts_that_are_no_numbers_is_refused_and_changes_not
     assert same(before, everything(policy, learner))
 
 
-def test_a_checkpoint_without_any_state_is_refused(run):
+def test_checkpoints_without_state_or_of_an_old_format_are_refused(run):
     folder, _, learner = run
     path = folder / "checkpoints" / "000003"
     manifest = json.loads((path / files.MANIFEST).read_text())
@@ -259,11 +249,6 @@ def test_a_checkpoint_without_any_state_is_refused(run):
     (path / STATE).unlink()
     with pytest.raises(CheckpointError, match="000003: not a checkpoint of this run"):
         load_checkpoint(path, learner)
-
-
-def test_a_checkpoint_of_an_old_format_is_refused_with_advice(run):
-    folder, _, learner = run
-    path = folder / "checkpoints" / "000003"
     (path / "optimizers.pt").write_bytes(b"")
     with pytest.raises(CheckpointError, match=r"000003: an old format.* by --model .*model"):
         load_checkpoint(path, learner)

@@ -35,17 +35,12 @@ def saying(prompt, *answers):
 
 def test_agreement_is_counted_over_pairs_of_answers():
     # Prompt 1 is answered a, a, b; prompt 2 a, c. Of four pairs within, one is equal; of six across, two.
-    groups = [saying(1, [7], [7], [8]), saying(2, [7], [9])]
-    metrics = group_metrics(groups)
+    metrics = group_metrics([saying(1, [7], [7], [8]), saying(2, [7], [9])])
     assert metrics["same_prompt_agreement"] == pytest.approx(1 / 4)
     assert metrics["other_prompt_agreement"] == pytest.approx(2 / 6)
     # Two groups that begin in the same state have the same prompt.
     assert group_metrics([saying(1, [7]), saying(1, [7])])["same_prompt_agreement"] == 1.0
-
-
-def test_agreement_needs_pairs():
-    assert answer_agreement([]) == {}
-    assert answer_agreement([(1, "a")]) == {}
+    assert (answer_agreement([]), answer_agreement([(1, "a")])) == ({}, {})
     assert answer_agreement([(1, "a"), (1, "a")]) == {"same_prompt_agreement": 1.0}
     assert answer_agreement([(1, "a"), (2, "b")]) == {"other_prompt_agreement": 0.0}
 
@@ -88,20 +83,14 @@ def information(policy):
     return prompt_information(torch.tensor(table), own)
 
 
-def test_answers_that_ignore_their_prompts_have_no_information_at_any_entropy():
+def test_answers_have_their_mutual_information_with_prompts():
     measured = information([[0.25] * 4] * 3)
     assert measured.nats == pytest.approx(0.0, abs=1e-6)
     assert (measured.retrieval, measured.chance) == (pytest.approx(1 / 3), 1 / 3)
     assert measured.recall == pytest.approx(0.0)
-
-
-def test_answers_that_differ_for_every_prompt_have_all_information():
     measured = information([[1.0, 0.0], [0.0, 1.0]])
     assert (measured.nats, measured.bound) == (pytest.approx(log(2)), log(2))
     assert (measured.retrieval, measured.recall) == (1.0, 1.0)
-
-
-def test_other_policies_have_their_mutual_information():
     policy = [[0.5, 0.5], [0.2, 0.8]]
     mixed = [0.35, 0.65]
     expected = sum(0.5 * shares[z] * log(shares[z] / mixed[z]) for shares in policy for z in range(2))

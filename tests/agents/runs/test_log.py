@@ -87,20 +87,12 @@ def test_every_line_is_one_json_object_in_one_line_and_comes_back_the_same(tmp_p
 
 
 DAMAGED = {
-    "text that is no JSON": b"{",
-    "nothing": b"",
-    "null": b"null",
-    "a number": b"7",
-    "a list": b'[{"step": 1}]',
-    "no step": b'{"text": "a"}',
-    "a step in words": b'{"step": "one"}',
-    "a step that is no count": b'{"step": true}',
-    "a step below 0": b'{"step": -1}',
-    "zeros of a disk": b"\0" * 20,
-    "bytes that are no text": b'{"step": 1, "text": "\xff\xfe"}',
-    "brackets that are never closed": b"[" * 100_000,
+    "text that is no JSON": b"{", "nothing": b"", "null": b"null", "a number": b"7", "a list": b'[{"step": 1}]',
+    "no step": b'{"text": "a"}', "a step in words": b'{"step": "one"}', "a step that is no count": b'{"step": true}',
+    "a step below 0": b'{"step": -1}', "zeros of a disk": b"\0" * 20,
+    "bytes that are no text": b'{"step": 1, "text": "\xff\xfe"}', "brackets that are never closed": b"[" * 100_000,
     "a number of too many digits": b'{"step": ' + b"1" * 5000 + b"}",
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
@@ -117,14 +109,10 @@ def test_a_damaged_line_is_named_and_no_line_after_it_is_lost(tmp_path, line, nu
     assert log.path.read_bytes() == before
 
 
-def test_line_separators_inside_a_text_end_no_line(tmp_path):
+def test_lines_end_by_newlines_alone_and_a_cut_character_is_left_out(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_bytes('{"step": 1, "text": "a\u2028b\x85c"}\n'.encode())
     assert JsonLines(path).read() == [{"step": 1, "text": "a\u2028b\x85c"}]
-
-
-def test_a_last_line_that_was_cut_inside_a_character_is_left_out(tmp_path):
-    path = tmp_path / "log.jsonl"
     path.write_bytes(b'{"step": 1}\n{"step": 2, "text": "\xe2\x88')
     assert JsonLines(path).read() == [{"step": 1}]
 
@@ -203,16 +191,13 @@ def test_readers_and_processes_that_never_write_need_no_lock(run):
     assert len(RunLog(run).metrics.read()) == 3
 
 
-def test_the_lock_of_a_process_that_was_killed_is_taken_over(run):
+def test_the_lock_of_a_killed_process_is_taken_over_and_a_run_that_ended_is_free(run):
     with another_process(run) as holder:
         holder.kill()
         holder.wait()
         assert (run / "checkpoints" / OWNER).exists()
         RunLog(run).cut_after(2)
     assert len(RunLog(run).metrics.read()) == 2
-
-
-def test_a_run_that_ended_is_free_and_has_no_owner(run):
     assert [path.name for path in (run / "checkpoints").iterdir()] == [LOCK]
     with training_lock(run):
         owner = json.loads((run / "checkpoints" / OWNER).read_text())

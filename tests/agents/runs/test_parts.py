@@ -169,11 +169,6 @@ def test_a_run_with_vllm_is_refused_at_once_if_it_is_not_installed(base_model, t
     check_start(short_run(tmp_path / "run", base_model, model=SERVER))
 
 
-def test_random_play_has_no_engine():
-    with pytest.raises(ConfigError, match="--engine vllm"):
-        calibrate_env(CalibrationConfig(env="frozen_lake", engine="vllm"))
-
-
 def test_a_rater_uses_the_runs_own_critic_also_as_a_part_of_a_sum(base_model, tmp_path):
     rater = "WeightedRater(parts={'own': ('CriticValue', 1.0)})"
     search = {"search": "beam(width=1, branching=2)", "rater": rater}
@@ -181,23 +176,19 @@ def test_a_rater_uses_the_runs_own_critic_also_as_a_part_of_a_sum(base_model, tm
     assert trainer.parts.collector.rater.raters["own"].critic is trainer.parts.learner.critic is not None
 
 
-def test_a_run_without_a_critic_is_refused(base_model, tmp_path):
+def test_a_rater_needs_a_critic_that_is_whole_and_named_and_random_play_has_no_engine(base_model, tmp_path):
     changes = {"search": {"search": "beam", "rater": "CriticValue"}, "learn": {"algorithm": "grpo"}}
     with pytest.raises(ConfigError, match="algorithm=ppo"):
         start_run(short_run(tmp_path / "run", base_model, **changes), base_model)
-
-
-def test_a_critic_that_is_spread_is_refused(base_model, tmp_path):
     changes = {"search": {"search": "beam", "rater": "CriticValue"}, "learn": {"offload": True}}
     with pytest.raises(ConfigError, match="spread or offloaded rates no searches"):
         start_run(short_run(tmp_path / "run", base_model, **changes), base_model)
-
-
-def test_outside_of_training_a_critic_must_be_named():
     with pytest.raises(ConfigError, match="wanted a ChatPolicy"):
         make_rater("CriticValue")
     with pytest.raises(ConfigError, match=r"wanted CriticValue\(critic='FOLDER'\)"):
         make_rater("CriticValue", chat="a policy")
+    with pytest.raises(ConfigError, match="--engine vllm"):
+        calibrate_env(CalibrationConfig(env="frozen_lake", engine="vllm"))
 
 
 LORA = {"lora_rank": 4}

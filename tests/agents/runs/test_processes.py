@@ -403,8 +403,7 @@ def test_two_processes_save_memory_on_the_cpu_as_well(undisturbed, base_model, t
 
 @pytest.mark.deep
 def test_a_process_without_an_instance_learns_with_the_others(base_model, tmp_path):
-    config = short_run(tmp_path / "run", base_model, search={"groups": 1})
-    together(2, train, config, base_model)
+    together(2, train, short_run(tmp_path / "run", base_model, search={"groups": 1}), base_model)
     alone = start_run(short_run(tmp_path / "alone", base_model, search={"groups": 1}), base_model)
     assert alone.run()
     check_equal_runs(tmp_path / "run", tmp_path / "alone")

@@ -83,19 +83,13 @@ def noted(places, *, harvest="selected", trees=1, **search):
     return [dict(learned_from(tree).of) for tree in grown]
 
 
-def test_every_token_has_its_own_and_a_shared_turn_the_mean():
+def test_tokens_have_their_advantages_in_their_trees():
     # Turn 1 lies on trajectories 0 and 1: its tokens 10 and 11 have 10, 11 and 110, 111.
     (advantages,) = noted([(2, "beam", 0), (3, "beam", 0), (4, "beam", 0)])
     assert advantages == {1: (60.0, 61.0), 2: (20.0,), 3: (130.0, 131.0, 132.0), 4: (240.0,)}
-
-
-def test_plain_play_next_to_searches_is_the_last_tree():
     assert noted([(2, "beam", 0), (4, "naive", 1)], trees=2) == [{1: (10.0, 11.0), 2: (20.0,)}, {4: (140.0,)}]
     # If all episodes are plain, their tree is the only one.
     assert noted([(4, "naive", 3)], trees=1) == [{4: (40.0,)}]
-
-
-def test_branches_of_one_tree_are_one_tree():
     places = [(2, "random_branching", 0), (4, "random_branching", 1)]
     assert noted(places, harvest="branches", trees=2) == [{1: (10.0, 11.0), 2: (20.0,), 4: (140.0,)}, {}]
 

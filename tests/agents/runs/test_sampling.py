@@ -52,7 +52,7 @@ def test_states_with_some_success_are_kept_from_the_trees_of_a_run():
     assert len(nothing.bank) == 0
 
 
-def test_groups_begin_at_states_as_soon_as_there_are_any_and_are_spread_evenly():
+def test_groups_begin_at_states_as_soon_as_there_are_any_whatever_their_round():
     states = StartStates(2, seed=0)
     assert states.choose(0, 5) == [None] * 5
     states.keep(searched())
@@ -64,6 +64,10 @@ def test_groups_begin_at_states_as_soon_as_there_are_any_and_are_spread_evenly()
     for grown, start in zip(collected.trees, starts, strict=True):
         seen = grown[0].nodes[0].observation
         assert start is None or seen == start.observation
+    states = StartStates(2, seed=0)
+    states.keep(searched())
+    whole, rest = states.choose(10, 5), states.choose(12, 5)
+    assert rest[:3] == whole[2:]
 
 
 @pytest.mark.parametrize("first", range(7))
@@ -71,13 +75,6 @@ def test_a_fixed_number_of_an_updates_groups_in_a_row_begins_at_states(first):
     states = StartStates(3, seed=0)
     states.keep(searched())
     assert sum(start is not None for start in states.choose(first, 7)) == 3
-
-
-def test_the_start_of_a_group_does_not_depend_on_its_round():
-    states = StartStates(2, seed=0)
-    states.keep(searched())
-    whole, rest = states.choose(10, 5), states.choose(12, 5)
-    assert rest[:3] == whole[2:]
 
 
 def test_the_start_states_of_a_run_are_in_its_checkpoints(tmp_path):
@@ -112,8 +109,7 @@ def test_start_states_read_from_a_checkpoint_continue_as_without_it(source, tmp_
         whole.keep(collected, 6 * update)
         again.keep(collected, 6 * update)
         assert again.metrics() == whole.metrics()
-    assert begun == 6
-    assert again.source.numbers() == whole.source.numbers()
+    assert (begun, again.source.numbers()) == (6, whole.source.numbers())
     assert list(again.bank) == list(whole.bank)
 
 
@@ -137,16 +133,13 @@ def test_metrics_of_start_states():
     assert StartStates(0, seed=0).metrics() == {}
 
 
-def test_damaged_numbers_are_refused(tmp_path):
+def test_damaged_numbers_are_refused_and_none_can_be_read(tmp_path):
     states = StartStates(1, seed=3, source=COUNTING)
     states.keep(searched())
     states.save(tmp_path)
     (tmp_path / NUMBERS).write_text('{"tries": 2}')
     with pytest.raises(InvalidTree, match="damaged"):
         StartStates(1, seed=3, source=COUNTING).load(tmp_path)
-
-
-def test_a_checkpoint_without_numbers_can_be_read(tmp_path):
     states, again = StartStates(1, seed=3), StartStates(1, seed=3)
     states.keep(searched())
     states.save(tmp_path)
@@ -181,12 +174,9 @@ def test_a_run_with_start_states_resumes_bit_for_bit(source, base_model, tmp_pat
     assert result(half) == result(whole)
 
 
-def test_more_start_states_than_groups_are_refused():
+def test_more_start_states_than_groups_and_unknown_sources_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="wanted start_states <= groups=2, got 3"):
         SearchConfig(groups=2, start_states=3)
-
-
-def test_an_unknown_source_of_start_states_is_refused_before_the_run(tmp_path):
     with pytest.raises(ConfigError, match="did you mean states"):
         check_start(short_run(tmp_path / "run", "model", search={"start_states_from": "state"}))
 

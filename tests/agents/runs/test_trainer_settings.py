@@ -5,10 +5,8 @@ import json
 import pytest
 
 from tests.agents.runs.test_trainer import MOST_OF_A_GROUP
-from tests.agents.short_runs import records, short_run, trained
-from tsr_gym import ConfigError
+from tests.agents.short_runs import records, trained
 from tsr_gym.agents.learning.settings import Objective
-from tsr_gym.agents.runs.check import check_start
 from tsr_gym.agents.runs.trainer import resume_run
 
 CASES = {
@@ -106,19 +104,6 @@ def test_optimizer_steps_can_be_fixed_while_tokens_are_matched(base_model, tmp_p
         free["groups"],
         2,
     )
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"learn": {"estimator": "grpo"}}, "has no use for a critic"),
-        ({"learn": {"algorithm": "grpo", "estimator": "gae"}}, "needs a critic"),
-        ({"lessons": {"credit": ("praise",)}}, "there is no credit rule 'praise'"),
-    ],
-)
-def test_choices_that_exclude_each_other_are_refused_before_the_run(changes, message, base_model, tmp_path):
-    with pytest.raises(ConfigError, match=message):
-        check_start(short_run(tmp_path / "run", base_model, **changes))
 
 
 def test_later_updates_compensate_and_the_total_is_exceeded_by_less_than_a_group(base_model, tmp_path):

@@ -140,9 +140,7 @@ def test_a_candidate_that_is_lost_is_followed_only_where_all_are():
         tree = env.search(cycle("ab"), partial(lookahead, branching=2, depth=1, rollouts=2))
         return words_of(tree)[tree.chosen[0]]
 
-    assert followed(["b"]) == "ab"
-    assert followed(["a", "b"]) == "b"
-    assert followed([]) == "bb"
+    assert (followed(["b"]), followed(["a", "b"]), followed([])) == ("ab", "b", "bb")
 
 
 @pytest.mark.parametrize("depth", [None, 2])

@@ -63,8 +63,7 @@ def test_what_is_not_open_stays_where_it_is():
     env.expand(0, ["x", "b"])
     strategy, ends = ends_of(env.tree, [1, 2])
     env.search(cycle("a"), strategy)
-    assert ends == [1, 2]
-    assert len(env.tree.nodes) == 3
+    assert (ends, len(env.tree.nodes)) == ([1, 2], 3)
 
 
 @pytest.mark.parametrize("turns", [50, 400])
@@ -201,24 +200,6 @@ def expected_turns(turns, nodes, rounds):
         return mean
 
     return turns + rest(Counter(range(1, turns + 1)), rounds)
-
-
-@pytest.mark.parametrize("turns", [1, 2, 3, 6])
-@pytest.mark.parametrize("nodes", [1, 2])
-def test_the_expected_cost_of_one_round_is_the_formula_and_later_rounds_cost_less(turns, nodes):
-    one = expected_turns(turns, nodes, 1)
-    assert one == turns + Fraction(nodes * (turns + 1), 2)
-    # The published formula with M = 1 and L = 1 counts half a turn less per draw.
-    assert one - (turns + Fraction(nodes * turns, 2)) == Fraction(nodes, 2)
-    two = expected_turns(turns, nodes, 2)
-    assert two <= turns + 2 * Fraction(nodes * (turns + 1), 2)
-    assert (two < turns + 2 * Fraction(nodes * (turns + 1), 2)) == (turns > 1)
-
-
-def test_the_second_round_of_chains_of_two_turns_was_worked_out_by_hand():
-    # First draw: the root (2 turns) or the middle (1 turn). Second: after the root there are one root and two middles,
-    # 4/3 turns; after the middle again one of each, 3/2.
-    assert expected_turns(2, 1, 2) == 2 + Fraction(3, 2) + (Fraction(4, 3) + Fraction(3, 2)) / 2
 
 
 @pytest.mark.parametrize(

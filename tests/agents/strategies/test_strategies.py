@@ -77,8 +77,7 @@ def test_a_strategy_grows_the_tree_that_was_worked_out_by_hand(path):
     assert rounds == case["rounds"]
     ends = {(True, False): "ended", (False, True): "cut", (False, False): "open"}
     grown = [[n.parent, n.candidate.text, ends[n.terminated, n.truncated]] for n in tree.nodes[1:]]
-    assert grown == case["nodes"]
-    assert policy.calls == len(case["rounds"])
+    assert (grown, policy.calls) == (case["nodes"], len(case["rounds"]))
     words = words_of(tree)
     finished = {words[leaf]: tree.merit(leaf) for leaf in tree.leaves() if tree.nodes[leaf].done}
     assert finished == pytest.approx(case["finished"])
@@ -120,8 +119,7 @@ def test_a_tree_does_not_depend_on_which_others_grow_beside_it(strategy):
         return {seed: (picture(tree), list(tree.chosen)) for seed, tree in zip(envs, trees, strict=True)}
 
     together = grown(range(6))
-    assert grown([4, 2, 5, 0, 3, 1]) == together
-    assert grown([3]) == {3: together[3]}
+    assert (grown([4, 2, 5, 0, 3, 1]), grown([3])) == (together, {3: together[3]})
     assert grown(range(6), workers=2) == together
 
 
@@ -220,8 +218,7 @@ def test_a_search_at_the_end_of_an_episode_wants_and_chooses_nothing(strategy):
     env = letters({"a": 1.0}, "a")
     env.step("a")
     tree = env.search(Script({}), ALL[strategy])
-    assert len(env.tree.nodes) == 2
-    assert tree.chosen == ()
+    assert (len(env.tree.nodes), tree.chosen) == (2, ())
 
 
 @pytest.mark.parametrize("strategy", ALL)
@@ -315,11 +312,13 @@ def test_nodes_in_one_state_are_one(merge):
     assert distinct(tree, [6, 5, 4, 3, 2, 1], merge) == [6, 5, 4, 2, 1]
 
 
-def test_without_merging_and_after_an_end_a_node_is_only_itself():
+def test_without_merging_after_an_end_or_without_a_key_a_node_is_only_itself():
     tree = grown()
     everything = list(range(8))
     assert distinct(tree, everything, None) == everything
     assert [identity(tree, node, "state") for node in (4, 6, 7)] == [4, 6, 7]
+    tree, _ = grow_bare(lambda tree: iter([[(0, 3)]]), lambda tree, parent, number: {})
+    assert distinct(tree, [1, 2, 3], "state") == [1, 2, 3]
 
 
 def test_the_turns_that_are_left_may_belong_to_the_state():
@@ -332,30 +331,17 @@ def test_the_turns_that_are_left_may_belong_to_the_state():
     assert distinct(tree, [1, 3], "turns") == [1, 3]
 
 
-def test_nodes_whose_state_nobody_knows_are_not_merged():
-    tree, _ = grow_bare(lambda tree: iter([[(0, 3)]]), lambda tree, parent, number: {})
-    assert distinct(tree, [1, 2, 3], "state") == [1, 2, 3]
-
-
-def test_an_unknown_way_of_merging_is_refused():
-    with pytest.raises(ValueError, match="wanted merge of None, 'state' or 'turns', got 'all'"):
-        identity(grown(), 1, "all")
-
-
 def siblings(**settings):
     env = letters({"a": 1.0, "b": 2.0, "c": 3.0, "d": 3.0}, "c", **settings)
     env.expand(0, list("abcd"))
     return env.tree
 
 
-def test_the_best_come_first_and_dead_ends_last():
+def test_the_best_come_first_and_dead_ends_which_no_end_is_last():
     tree = siblings(dead=["d"])
     assert ranked(tree, [1, 2, 3, 4], tree.merit) == [3, 2, 1, 4]
     assert ranked(tree, [1, 2, 3, 4], lambda node: -tree.merit(node)) == [1, 2, 3, 4]
     assert [is_dead(tree, node) for node in range(5)] == [False, False, False, False, True]
-
-
-def test_an_end_is_no_dead_end_even_where_the_way_on_would_be_lost():
     tree = letters({"a": 1.0, "x": 0.0}, "x", dead=["x"])
     tree.expand(0, ["x"])
     assert not is_dead(tree.tree, 1)

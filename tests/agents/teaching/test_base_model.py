@@ -25,8 +25,7 @@ TINIEST = replace(SMALL, steps=3, instances=6, episodes=2, hidden=16, batch=8)
 
 
 def test_the_folder_holds_a_model_and_its_card(base_model):
-    policy = load_policy(base_model, device=CPU)
-    card = policy.card
+    card = load_policy(base_model, device=CPU).card
     assert (card.prompt, card.history, card.env, card.max_tokens) == ("compact", "markov", "tsr/Sokoban-v0", 16)
     assert card.env_settings == {"obs_type": "compact"}
     assert card.about["recipe"]["steps"] == SMALL.steps
@@ -97,8 +96,7 @@ def test_a_default_model_is_built_once_per_environment_and_settings(tmp_path, mo
         )
     ]
     assert built == [("sokoban", ()), ("sokoban", ("dim=[7,7]",)), ("frozen_lake", ())]
-    assert len(set(folders)) == 3
-    assert folders[0] == folders[1]
+    assert (len(set(folders)), folders[0]) == (3, folders[1])
     assert all(folder.parent == tmp_path / "cache" / "models" for folder in folders)
     assert len(notes) == 3
     monkeypatch.delenv("TSR_GYM_CACHE")
@@ -203,18 +201,11 @@ def test_poor_play_is_imitated_until_success_is_in_the_band_and_never_below_it()
     assert model.weight == 3
 
 
-def test_low_success_needs_no_burst():
+def test_bursts_are_undone_where_they_break_answers_and_not_needed_at_low_success():
     _, rates, notes, end = hide([], success=0.15)
     assert (rates, notes, end.success) == ([], [], 0.15)
-
-
-def test_a_burst_that_breaks_the_answer_format_is_undone():
     model, rates, _, end = hide([plays(0.1, valid=0.4), plays(0.1, valid=0.9)], least_valid=0.7)
-    assert (rates, end.valid) == ([0.1, 0.05], 0.9)
-    assert model.weight == 1
-
-
-def test_success_above_the_band_at_the_end_is_noted():
+    assert (rates, end.valid, model.weight) == ([0.1, 0.05], 0.9, 1)
     *_, notes, end = hide(map(plays, [0.6, 0.5]), bursts=2)
     assert end.success == 0.5
     assert "still above 0.2" in notes[-1]

@@ -31,34 +31,24 @@ SMALL = WordRecipe(
 def built(tmp_path_factory):
     folder = tmp_path_factory.mktemp("foreign") / "model"
     notes = []
-    about = build_base_model(ENV, folder, SMALL, keep_skilled=True, note=notes.append)
-    return folder, about, notes
+    return folder, build_base_model(ENV, folder, SMALL, keep_skilled=True, note=notes.append), notes
 
 
-def test_a_foreign_world_with_a_teacher_gets_a_model_that_plays_it_well_and_then_poorly(built):
+def test_a_foreign_world_gets_a_model_that_plays_it_well_and_then_poorly_with_its_card(built):
     folder, about, notes = built
     assert about["success_skilled"] > 0.6
     assert about["success"] <= 0.3
     assert about["valid"] >= 0.7
     assert json.loads((folder / "tsr_gym.json").read_text())["about"]["success_skilled"] == about["success_skilled"]
     assert any(text.startswith("copies 8 words after") for text in notes)
-
-
-def test_its_card_holds_its_prompts_and_training_settings(built):
     card = load_policy(built[0], device=CPU).card
     assert (card.prompt, card.history, card.max_tokens, card.env) == ("words", "full", 6, ENV)
     assert card.learn == {"lr": 2e-4, "critic_lr": 1e-3, "filter": "mixed_success"}
-
-
-def test_the_kept_model_plays_as_it_was_measured(built):
     folder, about, _ = built
     player = ModelPlayer(ENV, TaskConfig(), ModelConfig(), load_policy(folder / "skilled", device=CPU))
     from tsr_gym.agents.teaching.base_model import _measure
 
     assert _measure(player, SMALL).success == about["success_skilled"]
-
-
-def test_words_that_the_teaching_does_not_list_are_collected_from_its_teacher(built):
     vocabulary = load_policy(built[0], device=CPU).tokenizer.get_vocab()
     added = [f"Ġ{word}" if f"Ġ{word}" in vocabulary else f" {word}" for word in (*foreign_shop.NAMES, "lamp", "bring")]
     assert set(added) <= set(vocabulary)
@@ -209,7 +199,6 @@ def test_demonstrations_are_optimal_random_or_malformed_by_the_shares_of_the_rec
 
 
 def test_only_the_answers_are_learned():
-    examples = [module._Example((5, 6, 7), (8, 9)), module._Example((1,), (2,))]
-    ids, labels = module._padded(examples)
+    ids, labels = module._padded([module._Example((5, 6, 7), (8, 9)), module._Example((1,), (2,))])
     assert ids.tolist() == [[5, 6, 7, 8, 9], [1, 2, 0, 0, 0]]
     assert labels.tolist() == [[-100, -100, -100, 8, 9], [-100, 2, -100, -100, -100]]

@@ -48,19 +48,13 @@ def episode(history, *, learned=True):
     return rows_of(tree, 2, chat, [Answer([3], learned), Answer([5, 6])])
 
 
-def test_an_episode_is_one_row_if_each_prompt_extends_the_last():
+def test_an_episode_is_one_row_or_one_per_turn_and_answers_of_others_are_not_learned():
     (whole,) = episode("full")
     assert whole.ids.tolist() == [1, 2, 3, 4, 5, 6]
     assert whole.learned.tolist() == [False, False, True, False, True, True]
-
-
-def test_an_episode_is_a_row_per_turn_if_prompts_show_only_the_present_state():
     first, second = episode("markov")
     assert (first.ids.tolist(), first.learned.tolist()) == ([1, 2, 3], [False, False, True])
     assert (second.ids.tolist(), second.learned.tolist()) == ([4, 5, 6], [False, True, True])
-
-
-def test_answers_of_other_players_are_shown_and_not_learned():
     (whole,) = episode("full", learned=False)
     assert whole.ids.tolist() == [1, 2, 3, 4, 5, 6]
     assert whole.learned.tolist() == [False, False, False, False, True, True]
@@ -81,8 +75,7 @@ def test_words_are_exchanged_throughout_a_row_and_others_stay():
         assert after.learned is before.learned
         seen.add((int(first), int(second)))
     # Every ordered pair of the four words.
-    assert len(seen) == 12
-    assert before.ids.tolist() == [1, 4, 5, 2, 4, 9]
+    assert (len(seen), before.ids.tolist()) == (12, [1, 4, 5, 2, 4, 9])
 
 
 def test_words_are_exchanged_with_the_given_probability():
@@ -93,8 +86,7 @@ def test_words_are_exchanged_with_the_given_probability():
 
 
 def test_the_loss_covers_the_learned_tokens_alone():
-    tokenizer = word_tokenizer(["red", "blue"])
-    model = tiny_model(tokenizer, heads=2)
+    model = tiny_model(word_tokenizer(["red", "blue"]), heads=2)
     rows = [row([256, 257, 258, 259], [0, 0, 1, 1]), row([259, 258], [0, 1])]
     ids, learned = module._padded(rows)
     loss, accuracy = module._loss(model, ids, learned)

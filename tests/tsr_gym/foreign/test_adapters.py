@@ -71,8 +71,7 @@ def test_an_environment_continues_from_its_declared_state_here_and_from_bytes():
     went_on = play(env, FOUR_ACTIONS)
     for other, taken in ((env, snap), (Promises(bonus=2), Snapshot.from_bytes(snap.to_bytes())), (clone(env), snap)):
         restore(other, taken)
-        assert snapshot(other) == snap
-        assert play(other, FOUR_ACTIONS) == went_on
+        assert (snapshot(other), play(other, FOUR_ACTIONS)) == (snap, went_on)
 
 
 def test_its_generator_is_reseeded_by_fresh_noise():
@@ -83,8 +82,7 @@ def test_its_generator_is_reseeded_by_fresh_noise():
     for seed in (None, 1, 2, 1):
         restore(env, snap, **({} if seed is None else {"noise": "fresh", "seed": seed}))
         rolls.append(tuple(play(env, FOUR_ACTIONS)))
-    assert len(set(rolls)) == 3
-    assert rolls[1] == rolls[3]
+    assert (len(set(rolls)), rolls[1]) == (3, rolls[3])
 
 
 def test_without_known_arguments_a_clone_is_a_copy():
@@ -95,8 +93,7 @@ def test_without_known_arguments_a_clone_is_a_copy():
     assert twin.cache is not env.cache
     assert twin.np_random is not env.np_random
     wanted = play(clone(env), FOUR_ACTIONS)
-    assert play(twin, FOUR_ACTIONS) == wanted
-    assert play(env, FOUR_ACTIONS) == wanted
+    assert (play(twin, FOUR_ACTIONS), play(env, FOUR_ACTIONS)) == (wanted, wanted)
 
 
 @pytest.mark.parametrize(
@@ -146,8 +143,7 @@ def test_a_restored_environment_continues_the_same_episode(make, num_steps):
     end = snapshot(env)
     for other in (env, make(), clone(env)):
         restore(other, snap)
-        assert snapshot(other) == snap
-        assert play(other, ACTIONS) == went_on
+        assert (snapshot(other), play(other, ACTIONS)) == (snap, went_on)
         assert snapshot(other) == end
     assert end != snap
 
@@ -232,8 +228,7 @@ def test_fresh_noise_is_what_gymnasium_makes_of_the_seed():
     wanted = np.random.Generator(np.random.PCG64(np.random.SeedSequence(9))).integers(1, 7)
     before = env.position
     env.step(0)
-    assert env.position - before == wanted
-    assert env.np_random_seed == 9
+    assert (env.position - before, env.np_random_seed) == (wanted, 9)
 
 
 def test_fresh_noise_reseeds_every_generator_that_an_environment_holds():
@@ -388,7 +383,7 @@ def test_only_the_first_of_its_kind_is_proved_and_its_entry_point_may_be_a_class
     assert Counts.steps == proved
 
 
-def test_a_snapshot_under_other_arguments_is_refused_and_changes_nothing():
+def test_snapshots_of_other_settings_before_a_reset_and_of_vectors_are_refused():
     dry, other = gym.make("FrozenLake-v1", is_slippery=False), gym.make("FrozenLake-v1", map_name="8x8")
     dry.reset(seed=1)
     other.reset(seed=2)
@@ -396,23 +391,14 @@ def test_a_snapshot_under_other_arguments_is_refused_and_changes_nothing():
     with pytest.raises(SnapshotError, match=r"other settings .*is_slippery.*same arguments"):
         restore(other, snapshot(dry))
     assert snapshot(other) == before
-
-
-def test_a_snapshot_of_another_random_map_is_refused():
     maps = [gym.make("FrozenLake-v1", desc=None, map_name=None) for _ in range(2)]
     for env in maps:
         env.reset(seed=1)
     assert not np.array_equal(maps[0].unwrapped.desc, maps[1].unwrapped.desc)
     with pytest.raises(SnapshotError, match="desc"):
         restore(maps[1], snapshot(maps[0]))
-
-
-def test_an_environment_under_order_enforcing_has_no_snapshot_before_reset():
     with pytest.raises(SnapshotError, match=r"CartPoleEnv has no state yet: call reset\(\)"):
         snapshot(gym.make("CartPole-v1"))
-
-
-def test_a_vector_environment_is_refused_with_the_cure():
     with pytest.raises(SnapshotError, match="single ones"):
         snapshot(gym.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync"))
 
@@ -459,7 +445,6 @@ def test_what_has_no_bytes_names_the_attribute_and_still_works_in_memory():
     for ask in (Snapshot.to_bytes, lambda one: one.digest):
         with pytest.raises(SnapshotError, match=r"the attribute score has no byte form: .*itertools\.count"):
             ask(snap)
-    assert snap == snapshot(env)
-    assert len({snap, snapshot(env)}) == 1
+    assert (snap, len({snap, snapshot(env)})) == (snapshot(env), 1)
     env.step(0)
     assert snap != snapshot(env)

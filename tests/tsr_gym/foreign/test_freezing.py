@@ -116,17 +116,10 @@ def test_values_that_python_may_call_equal_are_not_the_same(left, right):
     assert same(frozen(left), frozen(copy.deepcopy(left)))
 
 
-def test_not_a_number_is_the_same_as_itself():
+def test_not_a_number_is_itself_and_sharing_is_part_of_a_value():
     assert same(frozen([float("nan")]), frozen([float("nan")]))
-
-
-def test_sharing_is_part_of_a_value():
     row = [0]
     assert not same(frozen([row, row]), frozen([[0], [0]]))
-
-
-def test_what_is_never_changed_is_not_counted_among_what_is_shared():
-    row = [0]
     made = thawed(frozen([{frozenset(): 1, frozenset({2}): {3}}, frozenset(), row, {4}, row, Key(1), row]))
     assert made[2] is made[4] is made[6]
     assert made[0] == {frozenset(): 1, frozenset({2}): {3}}
@@ -182,16 +175,13 @@ def test_an_object_that_copies_itself_does_so_and_finds_the_environment():
     assert made.data == [1]
 
 
-def test_an_object_that_gives_itself_for_a_copy_is_refused():
+def test_objects_that_give_themselves_for_copies_are_refused_and_environments_inside_copied():
     class Single:
         def __deepcopy__(self, memo):
             return self
 
     with pytest.raises(Uncopyable, match="returns itself instead of a copy"):
         frozen([Single()])
-
-
-def test_an_environment_inside_is_copied_as_it_is_and_not_as_it_was_made():
     inner = gym.make("CartPole-v1").unwrapped
     inner.reset(seed=1)
     made = thawed(frozen({"inner": inner}))["inner"]
@@ -214,7 +204,7 @@ def test_what_cannot_be_copied_is_refused_by_its_kind(value, why):
         frozen([value])
 
 
-def test_two_arrays_over_the_same_numbers_are_refused_and_two_halves_are_not():
+def test_arrays_over_the_same_numbers_are_refused_and_layouts_kept():
     whole = np.arange(6)
     with pytest.raises(Uncopyable, match="two arrays share memory"):
         frozen([whole, whole[2:]])
@@ -222,11 +212,9 @@ def test_two_arrays_over_the_same_numbers_are_refused_and_two_halves_are_not():
         frozen([whole[:4], whole[2:]])
     made = thawed(frozen([whole[:3], whole[3:]]))
     assert [part.tolist() for part in made] == [[0, 1, 2], [3, 4, 5]]
-
-
-def test_the_layout_of_an_array_in_memory_is_kept():
     array = np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1)
     assert thawed(frozen(array)).strides == array.strides
+    assert through_bytes(array).strides == array.strides
 
 
 def counter(start=0, log=None):
@@ -252,8 +240,7 @@ def test_functions_remember_what_they_remembered_and_share_what_they_shared():
     up()
     for _ in range(2):
         made = thawed(kept)
-        assert made["read"]()[:2] == (1, [1])
-        assert made["up"]() == 2
+        assert (made["read"]()[:2], made["up"]()) == ((1, [1]), 2)
         assert made["read"]() == (2, [1, 2], made["up"])
     assert read()[:2] == (2, [1, 2])
 
@@ -272,7 +259,7 @@ def test_a_function_that_knows_itself_or_the_environment_knows_the_new_one():
     assert countdown(3) is owner
 
 
-def test_functions_are_the_same_where_code_and_what_they_hold_are():
+def test_functions_are_the_same_where_code_and_contents_are_and_methods_belong_to_copies():
     def made(held):
         return lambda: held
 
@@ -280,9 +267,6 @@ def test_functions_are_the_same_where_code_and_what_they_hold_are():
     assert not same(frozen(made([3])), frozen(made([4])))
     assert not same(frozen(made(3)), frozen(lambda: 3))
     assert frozen(len) is len
-
-
-def test_methods_of_copied_objects_belong_to_the_copies():
     items = [1]
     rng = np.random.default_rng(1)
     made = thawed(frozen([items, items.append, rng, rng.random]))
@@ -290,9 +274,6 @@ def test_methods_of_copied_objects_belong_to_the_copies():
     assert (made[0], items) == ([1, 2], [1])
     assert made[3]() == np.random.default_rng(1).random()
     assert rng.random() == np.random.default_rng(1).random()
-
-
-def test_a_function_that_caches_and_cannot_be_found_by_name_is_refused():
     assert frozen(cached) is cached
     with pytest.raises(Uncopyable, match="returns itself instead of a copy"):
         frozen(functools.lru_cache(lambda number: number))
@@ -406,17 +387,9 @@ def test_what_environments_hold_comes_out_of_bytes_as_it_went_in(value):
     assert same(through_bytes(value), frozen(value))
 
 
-def test_the_layout_of_an_array_in_memory_goes_through_bytes():
-    array = np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1)
-    assert through_bytes(array).strides == array.strides
-
-
-def test_sharing_goes_through_bytes():
+def test_sharing_goes_through_bytes_and_only_own_packages_are_found():
     row = [0]
     assert same(through_bytes([row, row, {"again": row}]), frozen([row, row, {"again": row}]))
-
-
-def test_only_classes_and_functions_of_the_environments_own_packages_are_found():
     assert through_bytes([Point]) == [Point]
     for packages in (frozenset(), frozenset({"os"})):
         with pytest.raises(SnapshotError, match=r"tests\.tsr_gym\.foreign\.test_freezing\.Point, which is not in"):
@@ -437,18 +410,14 @@ def test_a_function_without_a_global_name_is_taken_from_the_environment():
         portable(frozen([first]))
 
 
-def test_what_a_function_holds_goes_through_bytes_and_its_code_does_not():
+def test_what_a_function_holds_goes_through_bytes_and_code_and_modules_do_not():
     def make(held):
         return lambda: held
 
     through = decode(encode(portable_attribute(frozen(make([1, 2])))))
-    made = Thawer({}).thawed(imported(through, HERE, make(None)))
-    assert made() == [1, 2]
+    assert Thawer({}).thawed(imported(through, HERE, make(None)))() == [1, 2]
     with pytest.raises(SnapshotError, match="every reset makes"):
         imported(through, HERE, len)
-
-
-def test_a_module_is_taken_from_the_environment_too():
     name = portable_attribute(frozen(math))
     assert imported(name, HERE, math) is math
     with pytest.raises(SnapshotError, match="refused"):
@@ -503,7 +472,7 @@ def test_an_array_of_a_library_does_not_import_it(library, module, monkeypatch):
     assert module not in sys.modules
 
 
-def test_a_captured_state_itself_never_comes_from_bytes():
+def test_captured_states_never_come_from_bytes_and_harmless_ones_are_accepted():
     env = worlds.Plain()
     env.reset(seed=1)
     before = snapshot(env)
@@ -512,9 +481,6 @@ def test_a_captured_state_itself_never_comes_from_bytes():
     with pytest.raises(SnapshotError, match="not a snapshot"):
         restore(env, forged((layer._replace(state=state),)))
     assert snapshot(env) == before
-
-
-def test_harmless_bytes_that_were_made_up_are_accepted():
     env, snap = hostile({"tool": Thing(Named("tests.tsr_gym.foreign.worlds", "Body"), {"speed": 2.0})})
     restore(env, Snapshot.from_bytes(snap.to_bytes()))
     assert env.tool.speed == 2.0

@@ -129,7 +129,7 @@ def test_a_generator_is_set_to_a_position_from_any_state(present):
     assert placed.random() == wanted.random()
 
 
-def test_a_seed_counts_even_where_there_was_no_generator_yet():
+def test_a_seed_counts_where_there_was_no_generator_yet():
     numbers = []
     for present in (None, np.random.default_rng(3)):
         env = env_with(present)
@@ -137,9 +137,6 @@ def test_a_seed_counts_even_where_there_was_no_generator_yet():
         numbers.append(env.np_random.random())
         assert env.np_random_seed == 11
     assert numbers[0] == numbers[1] == np.random.Generator(np.random.PCG64(np.random.SeedSequence(11))).random()
-
-
-def test_no_position_and_no_seed_is_no_generator():
     env = env_with(np.random.default_rng(3))
     assert place_generator(env, None, None) is None
     assert env._np_random is None
@@ -177,8 +174,7 @@ def test_dice_come_back_in_place_and_those_of_others_are_refused():
     dice = dice_of(env)
     wanted = [env.roll() for _ in range(9)]
     place_dice(env, dice)
-    assert [env.roll() for _ in range(9)] == wanted
-    assert env.dice == held
+    assert ([env.roll() for _ in range(9)], env.dice) == (wanted, held)
     with pytest.raises(SnapshotError, match="wanted 3 generators in OwnDice, got 0"):
         place_dice(OwnDice(), dice)
     env.dice["one"] = np.random.RandomState(1)
@@ -186,7 +182,7 @@ def test_dice_come_back_in_place_and_those_of_others_are_refused():
         place_dice(env, dice)
 
 
-def test_a_generator_of_torch_comes_back():
+def test_a_generator_of_torch_comes_back_and_those_of_spaces_stay():
     torch = pytest.importorskip("torch")
     env = worlds.Plain()
     env.dice = torch.Generator().manual_seed(4)
@@ -194,9 +190,6 @@ def test_a_generator_of_torch_comes_back():
     wanted = torch.rand(3, generator=env.dice).tolist()
     place_dice(env, dice)
     assert torch.rand(3, generator=env.dice).tolist() == wanted
-
-
-def test_fresh_noise_leaves_the_generators_of_spaces_alone():
     env = replayable(OwnDice())
     env.reset(seed=1)
     env.action_space.seed(7)

@@ -52,20 +52,16 @@ def test_the_reference_is_right():
 def test_a_frame_is_decided_by_every_second_number_of_the_twister(seed):
     wanted = [number / 2**32 for number in reference(seed, 2000)[::2]]
     numbers, after = draws(seeded(seed), 700)
-    assert numbers.tolist() == wanted[:700]
-    assert draws(after, 300)[0].tolist() == wanted[700:]
+    assert (numbers.tolist(), draws(after, 300)[0].tolist()) == (wanted[:700], wanted[700:])
 
 
-def test_a_twister_is_read_where_it_stands_and_written_back_as_it_was():
+def test_a_twister_is_read_where_it_stands_and_written_back_in_both_forms():
     twister = draws(seeded(7), 33)[1]
     state = serialised([1] * 624, 624)
     written = with_twister(state, twister)
     assert twister_of(written) == twister
     assert with_twister(written, twister_of(state)) == state
     assert written[-8:] == state[-8:]
-
-
-def test_a_form_without_a_count_is_read_and_written_too():
     state = serialised([1] * 624)
     assert twister_of(state).used == 624
     assert with_twister(with_twister(state, seeded(3)), twister_of(state)) == state
@@ -276,16 +272,17 @@ def test_methods_and_closures_look_at_the_copied_stack_and_the_originals_at_thei
     wrapper, twin = pair()
     assert (twin.bound(), wrapper.bound()) == (50, 3)
     assert (twin.deeper()[0], wrapper.deeper()[0]) == (50.0, 3.0)
-    assert twin.recursive(2)[:2] == (twin, 50)
-    assert wrapper.recursive(2)[:2] == (wrapper, 3)
-    assert twin.indirect() == [twin, 50]
-    assert wrapper.indirect() == [wrapper, 3]
+    assert (twin.recursive(2)[:2], wrapper.recursive(2)[:2]) == ((twin, 50), (wrapper, 3))
+    assert (twin.indirect(), wrapper.indirect()) == ([twin, 50], [wrapper, 3])
 
 
-def test_functions_share_variables_with_each_other_only():
+def test_functions_share_variables_with_each_other_only_and_others_are_left_alone():
     wrapper, twin = pair()
     assert [twin.recursive(0)[2], twin.again(), twin.recursive(1)[2]] == [1, 2, 4]
     assert wrapper.again() == 1
+    wrapper, twin = pair()
+    assert twin.nobody is wrapper.nobody
+    assert twin.nobody(1) == 2
 
 
 def test_what_a_class_leaves_out_of_its_copies_is_there_nevertheless():
@@ -301,12 +298,6 @@ def test_what_a_class_leaves_out_of_its_copies_is_there_nevertheless():
     assert vars(twin).keys() == vars(wrapper).keys()
     assert twin.action_space is twin.env.action_space
     assert twin.bound.__self__ is twin
-
-
-def test_a_function_that_holds_no_layer_is_left_alone():
-    wrapper, twin = pair()
-    assert twin.nobody is wrapper.nobody
-    assert twin.nobody(1) == 2
 
 
 def test_a_clone_shows_its_own_pictures():
@@ -326,5 +317,4 @@ def test_a_clones_functions_draw_from_its_own_generator():
     for make in (worlds.Plain, lambda: replayable(worlds.LockedWithArguments())):
         env = noisy(make())
         env.reset(seed=2)
-        twin = clone(env)
-        assert play(twin, [1, 2, 0]) == play(env, [1, 2, 0])
+        assert play(clone(env), [1, 2, 0]) == play(env, [1, 2, 0])

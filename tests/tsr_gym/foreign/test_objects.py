@@ -33,24 +33,18 @@ from tsr_gym.foreign.objects import (
 TABLED = ["FrozenLake-v1", "Taxi-v4", "CliffWalking-v1"]
 
 
-def test_equal_arguments_are_equal_settings_and_others_are_not():
+def test_equal_arguments_are_equal_settings_and_a_difference_is_described():
     def settings(name="FrozenLake-v1", **arguments):
         return settings_of(gym.make(name, **arguments).unwrapped)
 
     assert settings() == settings(render_mode="ansi")
     different = [settings(), settings(is_slippery=False), settings(map_name="8x8"), settings("CliffWalking-v1")]
     assert len(set(different)) == 4
-
-
-def test_a_difference_is_described():
     env = gym.make("FrozenLake-v1", is_slippery=False).unwrapped
     with pytest.raises(SnapshotError, match=r"wanted .*is_slippery=False.*, got .*is_slippery=True.*same arguments"):
         compare(env, settings_of(gym.make("FrozenLake-v1", is_slippery=True).unwrapped))
     with pytest.raises(SnapshotError, match="damaged"):
         compare(env, 3)
-
-
-def test_settings_follow_a_space_that_is_replaced():
     env = worlds.Plain()
     before = settings_of(env)
     assert settings_of(env) is before
@@ -193,15 +187,12 @@ def test_what_an_episode_adds_comes_and_goes():
     assert snapshot(new).digest == later.digest
 
 
-def test_lasting_names_are_those_of_a_new_environment_after_its_first_reset():
+def test_lasting_names_are_those_of_a_new_environment_where_one_can_be_made():
     env = Grows()
     env.reset(seed=1)
     env.step(1)
     assert {"position", "bonus", "started"} <= lasting_names(env)
     assert "stepped" not in lasting_names(env)
-
-
-def test_where_no_other_environment_can_be_made_no_attribute_is_known_to_last():
     assert lasting_names(worlds.Plain()) == frozenset()
 
 
@@ -225,29 +216,20 @@ class ListOfOwn(list):
     pass
 
 
-def test_classes_written_in_python_are_plain_and_those_of_extensions_are_not():
+def test_plain_classes_and_what_frees_something_are_known():
     plain = [Own, Slotted, Derived, worlds.Body, worlds.RemembersItsArguments, type(gym.make("CartPole-v1").unwrapped)]
     assert all(map(is_plain, plain))
     assert not any(
         map(is_plain, [Array, ListOfOwn, np.random.Generator, threading.local, dict, type(threading.Lock())])
     )
-
-
-def test_a_class_that_defines_its_copy_is_not_plain():
     for name in ("__reduce__", "__deepcopy__", "__setstate__", "__getnewargs__"):
         assert not is_plain(type("Says", (Own,), {name: lambda self, *rest: None}))
-
-
-def test_attributes_are_found_in_dictionaries_and_slots_and_set_in_both():
     derived = Derived()
     derived.a, derived.c = 1, 3
     assert attributes_of(derived) == {"a": 1, "c": 3}
     other = Derived()
     set_attributes(other, {"a": 5, "b": 6, "c": 7})
     assert attributes_of(other) == {"a": 5, "b": 6, "c": 7}
-
-
-def test_what_frees_something_is_known_by_its_class():
     assert frees(worlds.Frees)
     assert frees(worlds.Resource)
     assert not frees(Own)
@@ -293,22 +275,17 @@ def test_what_gymnasium_keeps_on_an_environment_is_no_state(name):
     assert not is_state(name, (1, 2))
 
 
-def test_a_spec_or_the_arguments_of_the_constructor_make_another_one():
+def test_a_spec_or_the_arguments_make_another_one_without_window_and_wrappers():
     lake = gym.make("FrozenLake-v1", is_slippery=False).unwrapped
     other = fresh(lake)
     assert type(other) is type(lake)
     assert (other.P, other.spec.kwargs) == (lake.P, lake.spec.kwargs)
     assert other is not lake
     assert fresh(worlds.RemembersItsArguments(bonus=7)).bonus == 7
-
-
-def test_an_unseen_environment_has_no_window():
     env = worlds.RemembersItsArguments(render_mode="rgb_array")
     assert fresh(env).render_mode == "rgb_array"
     assert fresh(env, unseen=True).render_mode is None
 
-
-def test_a_factory_as_entry_point_is_called_and_its_wrappers_are_left_out():
     def factory(bonus):
         return gym.wrappers.TimeLimit(worlds.RemembersItsArguments(bonus), 3)
 
@@ -378,8 +355,7 @@ def test_a_verdict_is_made_once_for_each_object_and_dropped_with_it():
         "ONE",
         "OTHER",
     ]
-    assert examined == ["one", "other"]
-    assert len(verdicts._verdicts) == 2
+    assert (examined, len(verdicts._verdicts)) == (["one", "other"], 2)
     del thing_a
     gc.collect()
     assert len(verdicts._verdicts) == 1
@@ -422,13 +398,10 @@ def test_environments_with_equal_arguments_share_a_verdict(other, shared):
     assert len(examined) == (1 if shared else 2)
 
 
-def test_environments_that_were_given_objects_share_nothing():
+def test_given_objects_are_not_shared_and_what_may_change_is_looked_at_again():
     verdicts = SharedVerdicts()
     first, other = made(bonus=worlds.Body(1.0)), made(bonus=worlds.Body(1.0))
     assert verdicts.of(first, id) != verdicts.of(other, id)
-
-
-def test_what_may_still_change_is_looked_at_again_unless_its_kind_is_known():
     examined, verdicts = [], SharedVerdicts()
     lonely, registered = Walk(), made()
     for env in (lonely, lonely, registered, registered):

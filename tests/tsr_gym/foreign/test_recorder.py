@@ -65,8 +65,7 @@ def test_an_action_of_torch_is_given_to_the_environment_as_such_again():
     position = env.unwrapped.position
     action[0] = 0
     restore(env, snap)
-    assert env.unwrapped.position == position
-    assert given[-1].dtype == torch.int64
+    assert (env.unwrapped.position, given[-1].dtype) == (position, torch.int64)
     assert given[-1].tolist() == [2, 0]
 
 
@@ -131,26 +130,22 @@ def test_a_replayed_environment_continues_the_same_episode(make, num_steps):
     for other in (env, replayable(make())):
         for taken in (snap, Snapshot.from_bytes(snap.to_bytes())):
             restore(other, taken)
-            assert snapshot(other) == snap
-            assert play(other, ACTIONS) == went_on
+            assert (snapshot(other), play(other, ACTIONS)) == (snap, went_on)
             assert snapshot(other) == end
     assert end != snap
 
 
-def test_a_clone_of_a_replayed_environment_is_another_one_in_the_same_state():
+def test_a_clone_is_another_one_in_the_same_state_or_refused_without_arguments():
     env = recorded(worlds.LockedWithArguments)
     env.step(1)
     twin = clone(env)
     assert twin.unwrapped is not env.unwrapped
     assert play(twin, ACTIONS) == play(env, ACTIONS)
-
-
-def test_a_clone_is_refused_where_the_arguments_are_unknown():
     with pytest.raises(SnapshotError, match="arguments of this Locked are not recorded: make it with"):
         clone(recorded(worlds.Locked))
 
 
-def test_the_recorder_stands_right_above_the_environment_and_only_once():
+def test_the_recorder_stands_once_right_above_the_environment_unless_it_is_a_state_env():
     base = worlds.Locked()
     env = TimeLimit(FrameStackObservation(base, 2), 5)
     assert replayable(env) is env
@@ -158,11 +153,7 @@ def test_the_recorder_stands_right_above_the_environment_and_only_once():
     assert type(env.env.env) is ReplayRecorder
     assert env.env.env.env is base
     assert env.unwrapped is base
-
-
-def test_a_bare_environment_is_wrapped_and_a_state_env_is_left_alone():
-    bare = worlds.Locked()
-    assert type(replayable(bare)) is ReplayRecorder
+    assert type(replayable(worlds.Locked())) is ReplayRecorder
     ours = gym.make("tsr/FrozenLake-v0")
     assert replayable(ours) is ours
     assert env_support(ours).level == "exact"
@@ -179,7 +170,7 @@ def test_wrappers_above_the_recorder_are_restored_too():
     assert play(env, ACTIONS) == went_on
 
 
-def test_an_episode_without_a_seed_is_replayed_from_its_generator():
+def test_an_episode_without_a_seed_is_replayed_from_its_generator_or_gets_a_known_one():
     env = recorded(worlds.Locked)
     env.step(1)
     env.reset()
@@ -188,9 +179,6 @@ def test_an_episode_without_a_seed_is_replayed_from_its_generator():
     env.reset(seed=8)
     restore(env, snap)
     assert play(env, ACTIONS) == went_on
-
-
-def test_the_first_episode_without_a_seed_gets_one_that_is_known():
     env, other = replayable(worlds.Locked()), replayable(worlds.Locked())
     first = env.reset()[0]
     assert isinstance(env.np_random_seed, int)
@@ -284,8 +272,7 @@ def test_a_wrapper_may_draw_from_the_environments_own_generator():
     end = snapshot(env)
     for target in (env, other):
         restore(target, Snapshot.from_bytes(snap.to_bytes()))
-        assert snapshot(target) == snap
-        assert play(target, ACTIONS) == went_on
+        assert (snapshot(target), play(target, ACTIONS)) == (snap, went_on)
         assert snapshot(target) == end
 
 
@@ -410,5 +397,4 @@ def test_a_record_of_other_settings_or_another_kind_is_refused_and_changes_nothi
     for other in (snapshot(recorded(worlds.Views)), snapshot(plain)):
         with pytest.raises(SnapshotError, match="wanted"):
             restore(env, other)
-    assert snapshot(env) == before
-    assert env.unwrapped.position == position
+    assert (snapshot(env), env.unwrapped.position) == (before, position)

@@ -68,23 +68,21 @@ def run(garden, *args):
     return garden.runpytest_inprocess("-p", "tsr_gym.testing.pytest_plugin", *args)
 
 
-def test_without_a_target_nothing_is_added_to_a_run(garden):
+def test_every_target_becomes_one_test_with_its_name(garden):
     done = run(garden, "-v")
     done.assert_outcomes(passed=1)
     done.stdout.no_fnmatch_line("*check_snapshot*")
-
-
-def test_every_target_becomes_a_test_with_its_name(garden):
     done = run(garden, "-v", "--check-snapshot=garden:Garden/Walk-v0", "--check-snapshot", "tsr/FrozenLake-v0")
     done.assert_outcomes(passed=3)
     done.stdout.fnmatch_lines(
         ["check_snapshot::garden:Garden/Walk-v0 PASSED*", "check_snapshot::tsr/FrozenLake-v0 PASSED*"]
     )
-
-
-def test_a_function_or_class_of_a_module_makes_an_environment_too(garden):
     done = run(garden, "--check-snapshot=garden:Walk", "--check-snapshot-one-process")
     done.assert_outcomes(passed=2)
+    garden.makeini("[pytest]\ncheck_snapshot = garden:Walk\n")
+    run(garden, "--check-snapshot=garden:Walk", "--check-snapshot-one-process").assert_outcomes(passed=2)
+    args = "--check-snapshot=garden:Walk", "--check-snapshot=tsr/FrozenLake-v0", "--check-snapshot-one-process"
+    run(garden, *args, "-k", "check_snapshot and Walk").assert_outcomes(passed=1, deselected=2)
 
 
 def test_a_failure_reports_the_difference_without_a_traceback(garden):
@@ -112,16 +110,6 @@ def test_the_ini_file_names_targets_for_runs_of_whole_folders(garden):
     run(garden, "test_own.py").assert_outcomes(passed=1)
     run(garden, "test_own.py::test_own").assert_outcomes(passed=1)
     run(garden, "test_own.py", "--check-snapshot=garden:Walk").assert_outcomes(passed=2)
-
-
-def test_a_target_named_twice_is_checked_once(garden):
-    garden.makeini("[pytest]\ncheck_snapshot = garden:Walk\n")
-    run(garden, "--check-snapshot=garden:Walk", "--check-snapshot-one-process").assert_outcomes(passed=2)
-
-
-def test_targets_are_chosen_by_name_like_any_test(garden):
-    args = "--check-snapshot=garden:Walk", "--check-snapshot=tsr/FrozenLake-v0", "--check-snapshot-one-process"
-    run(garden, *args, "-k", "check_snapshot and Walk").assert_outcomes(passed=1, deselected=2)
 
 
 def test_the_number_of_steps_can_be_chosen(garden):
@@ -205,13 +193,11 @@ def test_each_fault_is_found_by_the_rule_that_is_about_it(name):
     assert caught.value.check == rule
 
 
-def test_faults_are_planted_for_every_rule():
+def test_faults_are_planted_for_every_rule_and_reported_with_both_numbers():
     assert {rule for rule, _ in FAULTS.values()} == {*RULES, "completions"}
-
-
-def test_both_numbers_stand_in_the_message():
     with pytest.raises(CheckFailed, match=r"log-probability -\d\.\d+ and the learner's is -\d\.\d+: .*other weights"):
         check(FAULTS["ReportsWithoutTheTemperature"][1]())
+    assert check(ToyEngine(), update=None)["weight update"] == "no update was given"
 
 
 def test_a_looser_tolerance_lets_small_differences_pass():
@@ -223,10 +209,6 @@ def test_a_looser_tolerance_lets_small_differences_pass():
     with pytest.raises(CheckFailed, match="logprobs"):
         check_engine(ToyEngine(), reference=rounded)
     assert check_engine(ToyEngine(), reference=rounded, tolerance=1e-3)["logprobs"] == HELD
-
-
-def test_an_update_is_not_looked_at_where_none_is_given():
-    assert check(ToyEngine(), update=None)["weight update"] == "no update was given"
 
 
 @pytest.mark.parametrize(

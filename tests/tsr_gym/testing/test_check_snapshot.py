@@ -116,19 +116,9 @@ def recorded_tree():
 
 
 STACKS = [
-    Walk,
-    Dice,
-    Board,
-    text_stack,
-    sticky_dice,
-    stacked_board,
-    counted_board,
-    skipping_board,
-    normalised_board,
-    endless_dice,
-    stacked_text,
-    recorded_tree,
-]
+    Walk, Dice, Board, text_stack, sticky_dice, stacked_board, counted_board, skipping_board, normalised_board,
+    endless_dice, stacked_text, recorded_tree,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("make", STACKS, ids=lambda make: make.__name__)
@@ -142,18 +132,17 @@ def test_snapshots_are_exact_through_the_stack_of_a_search(game):
     check_snapshot(TreeSearchWrapper(score(AnswerFormat(gym.make(game)))), seeds=(0, 1))
 
 
-def test_snapshots_are_exact_through_wrappers_that_gymnasium_made_from_a_spec():
+def test_environments_are_made_again_from_their_spec_or_a_factory_of_the_same_stack():
     env = StickyAction(gym.make("tsr/FrozenLake-v0", max_episode_steps=3), 0.5)
     check_snapshot(env, seeds=(0,))
-
-
-def test_a_bare_environment_is_made_again_from_its_spec_without_wrappers():
     check_snapshot(gym.make("tsr/Sokoban-v0").unwrapped, seeds=(0,))
-
-
-def test_without_a_spec_a_factory_is_asked_for():
     with pytest.raises(CheckFailed, match=r"Walk has no spec.*pass factory=") as caught:
         check_snapshot(Walk())
+    assert caught.value.check == "rebuild"
+    with pytest.raises(
+        CheckFailed, match="wanted Walk again, got TimeLimit < RecordEpisodeStatistics < Walk"
+    ) as caught:
+        check_snapshot(Walk(), factory=text_stack)
     assert caught.value.check == "rebuild"
 
 
@@ -162,14 +151,6 @@ def test_a_factory_that_other_processes_cannot_import_is_refused_unless_they_are
         check_snapshot(Walk(), factory=lambda: Walk(), seeds=(0,))
     assert caught.value.check == "other_process"
     check_snapshot(Walk(), factory=lambda: Walk(), seeds=(0,), other_processes=False)
-
-
-def test_a_factory_of_another_stack_is_refused():
-    with pytest.raises(
-        CheckFailed, match="wanted Walk again, got TimeLimit < RecordEpisodeStatistics < Walk"
-    ) as caught:
-        check_snapshot(Walk(), factory=text_stack)
-    assert caught.value.check == "rebuild"
 
 
 def test_a_failing_child_process_is_reported_with_its_error():
@@ -206,20 +187,21 @@ def test_the_clock_inside_a_tree_is_named():
         check_snapshot(make(), factory=make, other_processes=False)
 
 
-def test_global_generators_stand_where_they_stood_after_a_check():
+def test_global_generators_and_clocks_are_as_before_a_check():
     import random
 
     before = random.getstate(), np.random.get_state()[1].tobytes()  # noqa: NPY002
     check_snapshot(Walk(), factory=Walk, seeds=(0,), other_processes=False)
     assert (random.getstate(), np.random.get_state()[1].tobytes()) == before  # noqa: NPY002
-
-
-def test_the_clocks_run_again_after_a_check():
     import time
 
     before = time.time, time.perf_counter, time.monotonic_ns
     check_snapshot(Walk(), factory=Walk, seeds=(0,), other_processes=False)
     assert (time.time, time.perf_counter, time.monotonic_ns) == before
+
+    before = random.getstate(), time.time
+    check_snapshot(Drift(), factory=Drift, seeds=(0,), steps=3, other_processes=False)
+    assert (random.getstate(), time.time) == before
 
 
 def sticky_drift():
@@ -239,16 +221,9 @@ def normalised_drift():
 
 
 WORLDS = {
-    Drift: "deepcopy",
-    Stated: "exact",
-    Locked: "replay",
-    Many: "deepcopy",
-    ReusesItsBuffer: "deepcopy",
-    sticky_drift: "deepcopy",
-    counted_echo: "exact",
-    delayed_lock: "replay",
-    normalised_drift: "deepcopy",
-}
+    Drift: "deepcopy", Stated: "exact", Locked: "replay", Many: "deepcopy", ReusesItsBuffer: "deepcopy",
+    sticky_drift: "deepcopy", counted_echo: "exact", delayed_lock: "replay", normalised_drift: "deepcopy",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("make", WORLDS, ids=lambda make: make.__name__)
@@ -304,15 +279,6 @@ def test_what_neither_copies_nor_repeats_itself_is_refused_with_both_reasons():
 
 def test_a_class_that_gymnasium_makes_is_found_by_other_processes():
     check_snapshot(gym.make(gym.envs.registration.EnvSpec("Stated-v0", entry_point=Stated)), steps=3, seeds=(0,))
-
-
-def test_a_global_generator_and_the_clock_stand_as_before():
-    import random
-    import time
-
-    before = random.getstate(), time.time
-    check_snapshot(Drift(), factory=Drift, seeds=(0,), steps=3, other_processes=False)
-    assert (random.getstate(), time.time) == before
 
 
 def walk():
@@ -414,25 +380,18 @@ def test_different_values_have_different_fingerprints(left, right):
     assert fingerprint(left) == fingerprint(copy.deepcopy(left))
 
 
-def test_a_generator_counts_by_where_it_stands():
+def test_fingerprints_are_of_positions_cycles_and_ends_of_long_lists():
     rng = np.random.default_rng(5)
     before = fingerprint(Box(rng))
     number = rng.random()
     assert fingerprint(Box(rng)) != before
     again = np.random.default_rng(5)
-    assert fingerprint(Box(again)) == before
-    assert again.random() == number
-
-
-def test_a_value_that_holds_itself_has_a_fingerprint():
+    assert (fingerprint(Box(again)), again.random()) == (before, number)
     ring = [1]
     ring.append(ring)
     right = [2]
     right.append(right)
     assert fingerprint(ring) != fingerprint(right)
-
-
-def test_beyond_the_limits_only_the_ends_of_a_list_count():
     long, changed = list(range(1000)), list(range(1000))
     changed[500] = -1
     assert fingerprint(long) != fingerprint(changed)
@@ -486,11 +445,9 @@ def test_a_good_text_environment_passes_under_any_limits(limits):
     check_text_env(Walk(limits))
 
 
-def test_a_wrapped_text_environment_is_checked_with_its_wrappers():
+def test_text_environments_are_checked_with_their_wrappers():
     check_text_env(TreeSearchWrapper(AnswerFormat(gym.make("tsr/Sokoban-v0"))))
 
-
-def test_a_wrapper_that_raises_on_junk_is_caught():
     class Strict(gym.ActionWrapper):
         def action(self, action):
             return {"up": "Up"}[action]
@@ -498,9 +455,6 @@ def test_a_wrapper_that_raises_on_junk_is_caught():
     with pytest.raises(CheckFailed, match="raised KeyError") as caught:
         check_text_env(Strict(gym.make("tsr/Sokoban-v0")))
     assert caught.value.check == "any_text"
-
-
-def test_an_array_environment_is_no_text_environment():
     with pytest.raises(CheckFailed, match=r"wanted a tsr_gym\.TextEnv, got a Board") as caught:
         check_text_env(Board())
     assert caught.value.check == "text_env"

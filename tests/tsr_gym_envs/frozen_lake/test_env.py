@@ -265,13 +265,10 @@ def test_the_coordinates_list_start_goal_player_and_holes(cell):
     assert OBSERVATIONS["coord"](FrozenLakeState(LAKE, cell)) == COORDS[cell]
 
 
-def test_a_lake_without_holes_lists_none():
+def test_grid_and_coordinates_stand_together_and_without_holes_none_is_listed():
     assert OBSERVATIONS["coord"](FrozenLakeState(("SG",), 0)) == (
         "Board size: 1 rows x 2 cols (zero-indexed).\nStart: (0, 0)\nGoal: (0, 1)\nPlayer: (0, 0)"
     )
-
-
-def test_grid_and_coordinates_stand_together_with_the_blanks_of_the_released_code():
     text = OBSERVATIONS["grid_coord"](FrozenLakeState(LAKE, 0))
     assert text == f"Coordinates: \n{COORDS[0]}\nGrid Map: \n{GRIDS[0]}"
 
@@ -315,8 +312,7 @@ def test_the_discrete_form_is_gymnasiums_environment(name, settings):
             action = int(rng.integers(4))
             *came, info = ours.step(action)
             *expected, real_info = real.step(action)
-            assert came == expected
-            assert info["prob"] == real_info["prob"]
+            assert (came, info["prob"]) == (expected, real_info["prob"])
             over = came[2] or came[3]
 
 

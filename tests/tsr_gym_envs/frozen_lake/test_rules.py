@@ -195,19 +195,13 @@ def test_the_score_is_minus_the_distance_minus_the_penalty_of_a_hole(cell, score
 def test_the_nearest_goal_counts():
     assert proximity(FrozenLakeState(("GFSFFG",), 2), hole_penalty=0.0) == -2.0
     assert proximity(FrozenLakeState(("GFSFFG",), 3), hole_penalty=0.0) == -2.0
-
-
-def test_distances_ignore_the_holes_on_the_way():
     assert proximity(FrozenLakeState(("SHG",), 0), hole_penalty=9.0) == -2.0
 
 
-def test_maps_are_those_that_the_originals_draw_for_a_seed(golden):
+def test_maps_are_those_that_the_originals_and_the_installed_gymnasium_draw(golden):
     draw = {"ragen": ragen_map, "gymnasium": gymnasium_map}
     for row in golden("frozen_lake/frozenlake_maps.jsonl"):
         assert draw[row["gen"]](row["seed"], row["size"], row["p"]) == row["desc"]
-
-
-def test_gymnasiums_maps_are_those_of_the_installed_gymnasium():
     for seed in range(20):
         assert gymnasium_map(seed, 5, 0.7) == generate_random_map(size=5, p=0.7, seed=seed)
 

@@ -94,13 +94,10 @@ def test_endless_words_take_no_endless_time(unit):
     assert all(len(piece) <= MAX_UNITS for piece in pieces)
 
 
-def test_every_golden_query_has_lucenes_terms(golden):
+def test_every_golden_query_and_product_text_has_lucenes_terms(golden):
     rows = golden("webshop/search.jsonl")
     assert len(rows) == 229
     assert [row["query"] for row in rows if analyse(row["query"]) != row["analyzed"]] == []
-
-
-def test_every_golden_product_text_has_lucenes_terms(golden):
     rows = golden("webshop/analyzer_docs.jsonl")
     assert len(rows) > 30
     assert [row["id"] for row in rows if analyse(row["contents"]) != row["tokens"]] == []

@@ -31,18 +31,12 @@ from tsr_gym_envs.lucene_bm25.layout import (
 )
 
 
-def test_short_lengths_are_exact_and_long_ones_keep_four_bits():
+def test_lengths_and_norms_are_lucenes():
     # SmallFloat.byte4ToInt for these bytes, from Lucene.
     assert LENGTHS[[0, 23, 24, 39, 40, 41, 47, 48, 255]].tolist() == [0, 23, 24, 39, 40, 42, 54, 56, 2013265944]
     assert np.all(np.diff(LENGTHS) > 0)
-
-
-def test_a_length_becomes_the_greatest_that_is_not_above_it():
     lengths = np.array([*range(3000), 10**6 + 7, 2**31 - 1])
     assert LENGTHS[length_bytes(lengths)].tolist() == [byte4(int(length)) for length in lengths]
-
-
-def test_norms_are_computed_in_single_precision():
     f32 = np.float32
     norms = inverse_norms(0.9, 0.4, 71.3)
     assert norms.dtype == np.float32
@@ -106,8 +100,7 @@ def test_a_bound_is_never_below_a_score(terms):
 
 def test_a_term_of_one_passage_takes_no_words():
     _, _, blocks, used = packed([{41: 1}])
-    assert used == 0
-    assert blocks[0, LAST] == 41
+    assert (used, blocks[0, LAST]) == (0, 41)
 
 
 def test_a_damaged_block_is_noticed():
@@ -190,13 +183,10 @@ def digest_of(passages):
     return digest.hexdigest()
 
 
-def test_the_digest_tells_apart_what_differs():
+def test_the_digest_distinguishes_what_differs_and_progress_is_reported():
     kinds = [[("a", "b")], [("ab", "")], [("", "ab")], [("a", "b"), ("", "")], [("b", "a")], []]
     assert len({digest_of(kind) for kind in kinds}) == len(kinds)
     assert digest_of(iter(PASSAGES)) == digest_of(PASSAGES)
-
-
-def test_progress_is_told_until_the_end():
     told = []
     list(stretches(PASSAGES, blake2b(), told.append))
     assert told == [25]
@@ -245,13 +235,10 @@ def interrupted(corpus):
     raise KeyboardInterrupt
 
 
-def test_an_interrupted_build_leaves_nothing(tmp_path):
+def test_an_interrupted_build_leaves_nothing_or_the_old_index(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         BM25Index.build(interrupted(passages(30)), tmp_path / "deep" / "index")
     assert list((tmp_path / "deep").iterdir()) == []
-
-
-def test_an_interrupted_build_leaves_the_old_index(tmp_path):
     old = BM25Index.build(passages(30), tmp_path / "index")
     with pytest.raises(KeyboardInterrupt):
         BM25Index.build(interrupted(passages(40)), tmp_path / "index")

@@ -46,8 +46,7 @@ def folder(tmp_path):
 
 
 def change(folder, **values):
-    meta = json.loads((folder / META).read_text())
-    (folder / META).write_text(json.dumps(meta | values))
+    (folder / META).write_text(json.dumps(json.loads((folder / META).read_text()) | values))
 
 
 def test_a_sound_index_is_verified(folder):
@@ -110,16 +109,13 @@ def test_a_changed_file_is_compared_with_its_checksum_when_the_index_is_opened_n
     assert len(BM25Index.open(folder)) == 300
 
 
-def test_every_number_of_the_description_is_guarded_by_its_checksum(folder):
+def test_numbers_of_the_description_are_guarded_by_a_checksum_if_it_has_one(folder):
     for name, value in {"k1": 0.8, "b": 0.5, "num_filled": 299, "num_tokens": 7, "digest": "00" * 16}.items():
         sound = (folder / META).read_text()
         change(folder, **{name: value})
         with pytest.raises(InvalidCorpus, match="checksum"):
             BM25Index.open(folder)
         (folder / META).write_text(sound)
-
-
-def test_a_description_of_an_earlier_version_without_a_checksum_is_read(folder):
     meta = json.loads((folder / META).read_text())
     del meta["checksum"]
     (folder / META).write_text(json.dumps(meta))
@@ -163,43 +159,28 @@ def small(tmp_path):
     return BM25Index.build(SMALL, tmp_path / "index")
 
 
-def test_equal_scores_rank_by_id_and_are_reported_apart(small):
+def test_scores_by_hand_and_hits_of_any_query_of_a_small_index(small):
     found = small.search(["lazy dogs"], 5)[0]
     assert [(hit.id, hit.number) for hit in found] == [("a", 1), ("b", 0)]
     assert np.float32(found[0].score) - np.float32(found[1].score) == pytest.approx(1e-6, rel=0.1)
     assert isinstance(found[0], Hit)
-
-
-def test_scores_are_the_formulas_worked_out_by_hand(small):
     # Four passages have terms, 7 + 7 + 4 + 2 of them; "caf\xe9" stands in one, of 4 terms.
     mean, idf = 20 / 4, np.log(1 + (4 - 1 + 0.5) / (1 + 0.5))
     score = idf * (1 - 1 / (1 + 1 / (0.9 * (0.6 + 0.4 * 4 / mean))))
     assert small.search(["caf\xe9"], 1)[0][0].score == pytest.approx(score, abs=6e-5)
-
-
-def test_queries_without_an_answer_have_no_hits(small):
     assert small.search(["", "the of", "xylophone", "  \n"], 3) == [[], [], [], []]
     assert small.search([], 3) == []
     assert small.search(["fox"], 0) == [[]]
-
-
-def test_fewer_hits_than_asked_for_are_all_there_are(small):
     assert {hit.id for hit in small.search(["fox"], 100)[0]} == {"a", "b", ""}
-
-
-def test_texts_and_ids_of_any_script_are_kept(small):
     assert [hit.id for hit in small.search(["\u6587 \U0001f600"], 5)[0]] == ["\u4e2d"]
     assert len(small) == len(SMALL)
+    once, thrice = (small.search([query], 1)[0][0].score for query in ("lazy", "lazy lazy lazy"))
+    assert thrice == pytest.approx(3 * once, abs=2e-4)
 
 
 def test_a_lone_surrogate_does_no_harm(tmp_path):
     index = BM25Index.build([("x\ud800", "broken \ud800 text"), ("y", "text")], tmp_path / "index")
     assert {hit.id for hit in index.search(["text \ud800"], 5)[0]} == {"x\ud800", "y"}
-
-
-def test_a_repeated_word_counts_as_often_as_it_stands_in_the_query(small):
-    once, thrice = (small.search([query], 1)[0][0].score for query in ("lazy", "lazy lazy lazy"))
-    assert thrice == pytest.approx(3 * once, abs=2e-4)
 
 
 @pytest.mark.parametrize("corpus", [[], [("a", ""), ("b", "the of")]])

@@ -62,13 +62,10 @@ def test_hits_are_those_of_scoring_every_passage_with_ties_in_order(both, query,
     assert [tuple(hit) for hit in index.search([query], k)[0]] == naive.search(query, k)
 
 
-def test_all_hits_are_found_when_asked_for(both):
+def test_all_hits_are_found_also_in_batches(both):
     index, naive = both
     query = "w0 w59"
     assert [tuple(hit) for hit in index.search([query], 10**9)[0]] == naive.search(query, NUM)
-
-
-def test_a_batch_gives_what_its_queries_give_alone(both):
     index, _ = both
     queries = [f"w{number} w{2 * number} w1" for number in range(30)] + ["", "unknown", "the"]
     assert index.search(queries, 7) == [index.search([query], 7)[0] for query in queries]

@@ -96,8 +96,7 @@ def test_every_real_passage_comes_back_as_it_is_written(shared):
 @given(st.text())
 def test_contents_are_split_into_title_and_text_without_loss(contents):
     for whole in (contents, f'"{contents}', f'"{contents}"', f'"{contents}"\n{contents}', f'""\n{contents}'):
-        passage = Passage("0", *split_contents(whole))
-        assert contents_of(passage) == whole
+        assert contents_of(Passage("0", *split_contents(whole))) == whole
 
 
 @pytest.mark.parametrize(
@@ -151,14 +150,11 @@ def test_a_malformed_row_is_named_by_file_and_line(tmp_path, line):
             open_corpus(path)
 
 
-def test_bytes_that_are_no_text_are_named_by_file_and_line(tmp_path):
+def test_bytes_that_are_no_text_and_equal_ids_are_named_by_file_and_line(tmp_path):
     path = tmp_path / "bad.jsonl"
     path.write_bytes(b'{"id": "1", "contents": "fine"}\n{"id": "2", "contents": "\xff"}\n')
     with pytest.raises(InvalidCorpus, match=r"bad\.jsonl:2: "):
         open_corpus(path)
-
-
-def test_two_passages_may_not_share_an_id(tmp_path):
     path = written(tmp_path / "twins.jsonl", [ROWS[0], "", ROWS[1], ROWS[2], {"id": "7", "contents": "again"}])
     with pytest.raises(InvalidCorpus, match=r"twins\.jsonl:5: wanted ids that differ, '7' is also that of 4"):
         build_index(path, tmp_path / "index")
@@ -204,8 +200,7 @@ def test_a_linked_file_that_changed_or_went_is_noticed(tmp_path):
     build_index(path, tmp_path / "index", link=True)
     assert not (tmp_path / "index" / "passages.jsonl").exists()
     assert open_corpus(tmp_path / "index").passage(0) == WANTED[0]
-    text = path.read_bytes()
-    path.write_bytes(text.replace(b"Oslo", b"Rome"))
+    path.write_bytes(path.read_bytes().replace(b"Oslo", b"Rome"))
     with pytest.raises(InvalidCorpus, match="changed since"):
         open_corpus(tmp_path / "index")
     path.unlink()
@@ -242,7 +237,10 @@ def test_a_table_of_another_corpus_is_refused(tmp_path):
         open_corpus(folder)
 
 
-def test_building_again_replaces_an_index_and_a_bad_corpus_leaves_it(tmp_path):
+def test_an_index_is_never_put_in_the_place_of_something_else(tmp_path):
+    (tmp_path / "home").mkdir()
+    with pytest.raises(ConfigError, match="choose another place"):
+        build_index(written(tmp_path / "corpus.jsonl", ROWS), tmp_path / "home")
     index = tmp_path / "index"
     build_index(written(tmp_path / "one.jsonl", ROWS[:2]), index)
     with pytest.raises(InvalidCorpus):
@@ -250,12 +248,6 @@ def test_building_again_replaces_an_index_and_a_bad_corpus_leaves_it(tmp_path):
     assert len(open_corpus(index)) == 2
     build_index(written(tmp_path / "two.jsonl", ROWS), index)
     assert len(open_corpus(index)) == 4
-
-
-def test_an_index_is_never_put_in_the_place_of_something_else(tmp_path):
-    (tmp_path / "home").mkdir()
-    with pytest.raises(ConfigError, match="choose another place"):
-        build_index(written(tmp_path / "corpus.jsonl", ROWS), tmp_path / "home")
 
 
 def test_progress_is_told_stage_by_stage(tmp_path, monkeypatch):
@@ -337,13 +329,10 @@ def test_order_and_scores_on_the_real_corpus_are_pyserinis(shared, golden):
         assert all(isinstance(passage, Passage) and passage.title for passage in passages)
 
 
-def test_a_file_and_a_folder_made_of_it_are_the_same_retriever(path, tmp_path):
+def test_a_file_and_its_folder_are_the_same_retriever_by_a_digest_of_all_text(path, tmp_path):
     one, two = BM25Retriever(path), BM25Retriever(build_index(path, tmp_path / "index"))
     assert one.digest == two.digest
     assert one.retrieve(["blue sea"], 3) == two.retrieve(["blue sea"], 3)
-
-
-def test_the_digest_knows_what_no_term_shows(path, tmp_path):
     before = BM25Retriever(path).digest
     path.write_text(path.read_text().replace("blue.", "blue!"))
     assert BM25Retriever(path).digest != before

@@ -36,13 +36,11 @@ TURN_KEYS = {*KEYS, "action_is_valid", "action_is_effective", "executed"}
 def test_a_question_is_searched_and_answered():
     env = qa()
     observation, info = env.reset(options={"question_id": "q0", "data_source": "handmade"})
-    assert observation == ASKED
-    assert set(info) == KEYS
+    assert (observation, set(info)) == (ASKED, KEYS)
     assert (info["question_id"], info["group"], info["turns_left"]) == ("q0", ("handmade", "q0"), 5)
     observation, reward, terminated, truncated, info = env.step(f"<think>first</think>{BORN} and more")
     assert (observation, reward, terminated, truncated) == (BORN_SHOWN, 0.0, False, False)
-    assert set(info) == TURN_KEYS
-    assert info["retrieved"] == (("p0",),)
+    assert (set(info), info["retrieved"]) == (TURN_KEYS, (("p0",),))
     assert (info["supporting_found"], info["supporting_recall"], info["answer_turn"]) == (("p0",), 0.5, None)
     observation, _, _, _, info = env.step(TOWN)
     assert observation == TOWN_SHOWN
@@ -103,13 +101,10 @@ def test_a_turn_that_asks_for_nothing_is_told_so_and_counts(text):
     assert (reward, terminated, truncated, info["turns_left"]) == (0.0, False, True, 0)
 
 
-def test_a_turn_without_an_action_ends_a_verl_episode():
+def test_verl_searches_several_queries_and_ends_without_an_action():
     env = at(0, protocol="verl")
     _, reward, terminated, _, info = env.step("Otto Brand")
     assert (reward, terminated, info["action_is_valid"]) == (0.0, True, False)
-
-
-def test_verl_searches_for_several_queries_in_one_turn():
     env = at(0, protocol="verl")
     call = '<tool_call>{"name": "search", "arguments": {"query_list": ["Ada Moor born", "Velden town"]}}</tool_call>'
     observation, _, _, _, info = env.step(call)
@@ -137,13 +132,10 @@ def test_the_first_turn_with_the_answer_is_known(number, match, queries, turn):
     assert info["answer_turn"] == turn
 
 
-def test_turns_without_a_search_count_before_the_first_with_the_answer():
+def test_turns_without_a_search_count_and_recall_needs_named_passages():
     env = at(0)
     env.step("hm")
     assert env.step(TOWN)[4]["answer_turn"] == 2
-
-
-def test_recall_is_none_where_no_passage_is_named():
     env = at(2)
     assert env.step("<search>town</search>")[4]["supporting_recall"] is None
 
@@ -184,15 +176,12 @@ def test_a_truncated_episode_is_graded_as_it_was_published():
     assert env.step("hm")[1] == pytest.approx(0.1)
 
 
-def test_a_transcript_shows_everything_so_far():
+def test_a_transcript_shows_everything_so_far_but_the_oldest_turns_where_it_is_too_long():
     env = at(0, history="transcript")
     shown = env.step(f"so{BORN}")[0]
     assert shown == f"{ASKED}\nso{BORN}{BORN_SHOWN}"
     shown = env.step("hm")[0]
     assert shown == f"{ASKED}\nso{BORN}{BORN_SHOWN}\nhm{PROTOCOLS['search-r1'].invalid}"
-
-
-def test_a_transcript_that_is_too_long_loses_its_oldest_turns():
     env = at(0, history="transcript")
     env.step("a" * 60_000)
     env.step("b" * 60_000)
@@ -201,16 +190,13 @@ def test_a_transcript_that_is_too_long_loses_its_oldest_turns():
     assert (shown.startswith(ASKED), "aaa" in shown, "bbb" in shown, TOWN_SHOWN in shown) == (True, False, True, True)
 
 
-def test_options_choose_the_question_from_any_split():
+def test_options_choose_a_question_and_every_one_of_a_split_is_drawn():
     env = qa(split="train")
     assert env.reset(seed=3)[1]["question_id"] == "q0"
     assert env.reset(options={"question_id": "q2"})[0] == "What is the capital of China?"
     assert env.reset(options={"question_id": "q0", "data_source": "other"})[0] == "Who wrote Karst?"
     with pytest.raises(ConfigError, match=r"reset options among \['data_source', 'question_id'\], got \['id'\]"):
         env.reset(options={"id": "q0"})
-
-
-def test_every_question_of_a_split_is_drawn():
     env = qa()
     drawn = [env.reset(seed=seed)[1]["group"] for seed in range(80)]
     assert {question.group for question in QUESTIONS} == set(drawn)

@@ -242,25 +242,16 @@ def published(rule, response, golds):
     return grade(REWARDS[rule], Transcript(PROMPT, response), golds)
 
 
-def test_a_rollout_without_an_answer_is_graded_by_the_example_in_its_prompt():
+def test_published_grading_reads_tags_of_prompts_hints_and_passages():
     for response in ("", "<search>q</search>", THINK):
         assert published("search-r1-em", response, ("Beijing",)) == 1.0
         assert published("search-r1-em", response, ("Otto Brand",)) == 0.0
         assert published("search-r1", response, ("Beijing",)) == pytest.approx(0.8)
-
-
-def test_after_an_invalid_turn_the_words_between_the_tags_of_the_hint_are_its_answer():
     assert published("search-r1-em", f"hm{INVALID}", ("Beijing",)) == 0.0
     assert published("search-r1-em", f"hm{INVALID}", ("and",)) == 1.0
     assert published("search-r1-em", f"hm{INVALID}{BARE}", ("Otto Brand",)) == 1.0
-
-
-def test_answers_in_what_was_shown_count_as_the_agents():
     shown = "<search>q</search><information>wiki: <answer>Velden</answer></information>"
     assert published("search-r1-em", shown, ("Velden",)) == 1.0
-
-
-def test_a_single_answer_in_prompt_and_response_does_not_count():
     rule = REWARDS["search-r1-em"]
     assert grade_published(rule, f"no example {BARE}", ("Otto Brand",)) == 0.0
     assert grade_published(rule, f"<answer>x</answer> {BARE}", ("Otto Brand",)) == 1.0
@@ -297,13 +288,10 @@ def test_what_breaks_the_published_structure_costs_a_fifth(broken):
     assert published("search-r1", broken, ("Otto Brand",)) == pytest.approx(0.8)
 
 
-def test_without_a_chat_template_nothing_is_structured():
+def test_published_structure_needs_a_chat_template_and_evidence_is_any_substring():
     assert is_structured_chat(f"<|im_start|>assistant\n{GOOD}")
     assert not is_structured_chat(GOOD)
     assert grade_published(REWARDS["search-r1"], f"{PROMPT}{GOOD}", ("Otto Brand",)) == pytest.approx(0.8)
-
-
-def test_published_evidence_is_any_substring_of_what_was_shown():
     rule = Reward(structure=0.2, final=0.1, retrieval=0.1, published=True)
     for golds, reward in ((("elde",), 0.3), (("Karst",), 0.2)):
         assert grade(rule, Transcript(PROMPT, GOOD), golds) == pytest.approx(reward)
@@ -326,8 +314,7 @@ def test_tree_grpo_puts_f1_into_the_same_ladder(response, golds, reward):
 
 
 def test_a_reward_is_made_from_a_name_or_a_mapping():
-    assert make_reward("f1") == Reward(metric="f1")
-    assert make_reward(Reward()) == Reward()
+    assert (make_reward("f1"), make_reward(Reward())) == (Reward(metric="f1"), Reward())
     assert make_reward({"metric": "f1", "final": 0.5}) == Reward(metric="f1", final=0.5)
 
 

@@ -190,8 +190,7 @@ def test_the_index_is_created_as_anserini_analyses_and_scores(corpus):
     contents = index["mappings"]["properties"]["contents"]
     analysis = index["settings"]["analysis"]
     analyser = analysis["analyzer"][contents["analyzer"]]
-    assert analyser["type"] == "custom"
-    assert analyser["tokenizer"] == "standard"
+    assert (analyser["type"], analyser["tokenizer"]) == ("custom", "standard")
     assert [analysis["filter"][name] for name in analyser["filter"]] == [
         {"type": "stemmer", "language": "possessive_english"},
         {"type": "lowercase"},
@@ -224,7 +223,7 @@ def test_an_index_that_was_left_incomplete_is_refused_and_filled_anew(corpus):
             index_corpus(corpus, where)
 
 
-def test_an_index_of_somebody_else_is_neither_used_nor_deleted(corpus):
+def test_indexes_of_others_incomplete_or_of_another_generation_are_refused(corpus):
     with cluster() as (stand_in, where):
         stand_in.indices["wiki"] = {"settings": {}, "mappings": {"properties": {}}, "documents": {"1": {}}}
         with pytest.raises(InvalidCorpus, match="filled to its end"):
@@ -233,16 +232,11 @@ def test_an_index_of_somebody_else_is_neither_used_nor_deleted(corpus):
             index_corpus(corpus, where)
         assert stand_in.indices["wiki"]["documents"] == {"1": {}}
 
-
-def test_an_index_that_lost_passages_on_the_way_is_an_error(corpus):
     def trouble(method, path):
         return (200, {"count": 3, "_shards": {"failed": 0}}) if path.endswith("_count") else None
 
     with cluster(trouble=trouble) as (_, where), pytest.raises(RetrievalFailed, match="took 3 of 4 passages"):
         index_corpus(corpus, where)
-
-
-def test_an_index_of_another_generation_is_refused(corpus):
     with cluster(corpus, number="2.19.1") as (stand_in, where):
         stand_in.version["number"] = "3.1.0"
         with pytest.raises(InvalidCorpus, match="another generation"):
@@ -288,12 +282,9 @@ def test_an_answer_that_is_not_whole_is_an_error(corpus, told):
                 retriever.retrieve(["sky"], 3)
 
 
-def test_nobody_there_is_an_error():
+def test_a_missing_server_is_an_error_and_digests_are_of_the_corpus(corpus, tmp_path):
     with pytest.raises(RetrievalFailed, match="ConnectionError"):
         OpenSearchRetriever(Address("http://127.0.0.1:1", "wiki", max_retries=0))
-
-
-def test_a_copy_has_the_same_digest_and_another_corpus_another(corpus, tmp_path):
     with cluster(corpus) as (_, where), cluster(open_corpus(write_rows(tmp_path / "b.jsonl", ROWS[:2]))) as (_, other):
         retriever = OpenSearchRetriever(where)
         again = pickle.loads(pickle.dumps(retriever))
@@ -307,7 +298,6 @@ def test_queries_of_more_terms_than_opensearch_takes_are_cut_between_words():
     long = "wi-fi the " * 1000
     assert len(analyse(shorten(long))) == 1024
     assert long.startswith(shorten(long))
-    assert shorten("東" * 2000) == ""
-    assert shorten("half \ud800") == "half ?"
+    assert (shorten("東" * 2000), shorten("half \ud800")) == ("", "half ?")
     assert search_body("sea", 5)["query"] == {"match": {"contents": {"query": "sea"}}}
     assert opensearch_retriever.MAX_TERMS == 1024

@@ -57,31 +57,22 @@ def test_sensible_turns_go_on_with_what_was_read():
     )
 
 
-def test_references_are_filled_in_with_earlier_answers():
-    assert queries_of(QUESTIONS[0]) == (FIRST, SECOND)
-    odd = QUESTIONS[0]._replace(steps=(("Who is #9 or #0?", "x"), ("#1#1", "y")))
-    assert queries_of(odd) == ("Who is #9 or #0?", "xx")
-
-
 def turn(asked=(), question=QUESTIONS[0], may_search=True, structured=False):
     return next_turn(question, asked, SEARCH_R1, may_search=may_search, structured=structured)
 
 
-def test_the_decomposition_is_searched_for_and_then_answered():
+def test_the_decomposition_is_searched_for_with_references_filled_in_and_then_answered():
     assert turn() == f"<search>{FIRST}</search>"
     assert turn({FIRST}) == f"<search>{SECOND}</search>"
     assert turn({SECOND}) == f"<search>{FIRST}</search>"
     assert turn({FIRST, SECOND}) == "<answer>Otto Brand</answer>"
     assert turn(may_search=False) == "<answer>Otto Brand</answer>"
-
-
-def test_without_a_decomposition_there_is_no_plan():
     assert turn(question=QUESTIONS[1]) is None
-
-
-def test_where_structure_is_paid_for_a_thought_comes_first():
     assert is_structured(turn(may_search=False, structured=True))
     assert turn(structured=True).endswith(f"</think>\n<search>{FIRST}</search>")
+    assert queries_of(QUESTIONS[0]) == (FIRST, SECOND)
+    odd = QUESTIONS[0]._replace(steps=(("Who is #9 or #0?", "x"), ("#1#1", "y")))
+    assert queries_of(odd) == ("Who is #9 or #0?", "xx")
 
 
 WIRE = PROTOCOLS["search-r1"]
@@ -141,8 +132,7 @@ def player_of(make_player, env, question, *rest):
 @pytest.mark.parametrize("protocol", WIRES, ids=("search-r1", "skyrl", "verl"))
 def test_the_scripted_searcher_follows_the_decomposition_and_answers(protocol):
     env = qa(protocol=protocol)
-    played = play(env, MAYOR, player_of(ScriptedSearcher, env, MAYOR))
-    assert played == (True, True, 1.0, 2)
+    assert play(env, MAYOR, player_of(ScriptedSearcher, env, MAYOR)) == (True, True, 1.0, 2)
     queries = [query for turn in env.unwrapped.state.turns for query in turn.queries]
     assert queries == ["Where was Ada Moor born", "Who is the mayor of Velden"]
 
@@ -190,9 +180,6 @@ def test_the_single_query_answers_only_what_it_reads():
     assert play(env, KARST, player_of(SingleQuery, env, KARST)).exact_match
     played = play(env, CAPITAL, player_of(SingleQuery, env, CAPITAL))
     assert (played.exact_match, played.supporting_recall, env.unwrapped.state.answer) == (False, None, UNKNOWN)
-
-
-def test_a_question_without_decomposition_is_searched_for_as_it_is():
     env = qa()
     scripted, single = (play(env, KARST, player_of(player, env, KARST)) for player in (ScriptedSearcher, SingleQuery))
     assert scripted == single == (True, True, 1.0, 1)
@@ -322,14 +309,11 @@ def test_the_teacher_says_nothing_that_it_has_not_read():
     assert not env.teaching().accepts(env)
 
 
-def test_a_right_answer_is_no_demonstration_where_it_was_not_read():
+def test_the_teachers_right_answers_were_read_and_come_in_the_last_turn_at_least():
     env = at(0, observation_mode="compact")
     env.step("<answer> otto brand </answer>")
     assert env.is_success(env.state)
     assert not env.teaching().accepts(env)
-
-
-def test_in_the_last_turn_the_teacher_answers():
     env = at(0, observation_mode="compact", max_turns=1)
     assert trip(env, teacher_turn) == ["<search> where was ada moor born </search>", "<answer> unknown </answer>"]
 

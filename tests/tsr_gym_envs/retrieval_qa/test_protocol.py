@@ -186,22 +186,16 @@ def test_tags_are_a_matter_of_the_protocol():
     assert read("<answer>no</answer><final>a</final>", protocol) == ("answer", "a")
 
 
-def test_search_r1_shows_titles_in_their_quotation_marks():
+def test_protocols_show_hits_as_published():
     assert show(HITS, SEARCH_R1, 9999).observation == (
         '\n\n<information>Doc 1(Title: "Paul Walker") An actor {born} in Glendale.\n'
         'Doc 2(Title: "The "Q"") Second.\nLine.</information>\n\n'
     )
-
-
-def test_skyrl_shows_escaped_json():
     assert show(HITS, SKYRL, 9999).observation == (
         '\n<information>{"result": "Doc 1: \\"Paul Walker\\"\\nAn actor {born} in Glendale.\\n'
         'Doc 2: \\"The \\"Q\\"\\"\\nSecond.\\nLine.\\n"}</information>\n'
     )
     assert "\\u00e9" in show([[Passage("1", "é", "")]], SKYRL, 9999).observation
-
-
-def test_verl_shows_the_hits_of_each_query_in_a_tool_response():
     assert show([*HITS, [Passage("3", "é", "Third.")]], VERL, 9999).observation == (
         '\n<tool_response>\n{"result": "Doc 1 (Title: \\"Paul Walker\\")\\nAn actor {born} in Glendale.\\n\\n'
         'Doc 2 (Title: \\"The \\"Q\\"\\")\\nSecond.\\nLine.\\n---\\nDoc 1 (Title: \\"é\\")\\nThird."}'
@@ -268,18 +262,16 @@ def test_reading_takes_time_in_proportion_to_the_text():
     assert process_time() - start < 2
 
 
-def test_the_instructions_explain_the_tags_that_are_read():
+def test_a_protocol_is_made_from_a_name_or_a_mapping_and_explains_its_tags():
     for protocol in PROTOCOLS.values():
         for tag in (protocol.think_tag, protocol.search_tag, protocol.information_tag, protocol.answer_tag):
             assert f"<{tag}>" in protocol.instructions
-
-
-def test_a_protocol_is_made_from_a_name_or_a_mapping():
     assert make_protocol("skyrl") == SKYRL
     assert make_protocol(VERL) is VERL
     made = make_protocol({"preset": "skyrl", "max_document_length": 20})
     assert made == replace(SKYRL, max_document_length=20)
     assert make_protocol({"search_tag": "find"}) == replace(SEARCH_R1, search_tag="find")
+    assert Protocol(instructions="Search.").search_tag == "search"
 
 
 @pytest.mark.parametrize(
@@ -302,10 +294,6 @@ def test_an_impossible_protocol_is_refused(given, message):
         make_protocol(given)
 
 
-def test_a_protocol_needs_its_own_instructions():
-    assert Protocol(instructions="Search.").search_tag == "search"
-
-
 BORN = "doc ada moor | ada moor is a painter she was born in velden"
 TOWN = "doc velden | velden is a town on the river sull its mayor is otto brand"
 
@@ -324,14 +312,11 @@ def test_everything_that_is_shown_is_words_between_blanks():
     assert (observation, reward, terminated, info["success"]) == ("", 1.0, True, True)
 
 
-def test_several_passages_follow_each_other_and_none_is_told():
+def test_several_passages_and_the_transcript_are_compact():
     assert compact(top_k=2).step("<search> velden </search>")[0] == f"{BORN} {TOWN}"
     assert compact().step("<search> zebra </search>")[0] == "nothing"
     observation, *_, info = compact().step("velden")
     assert (observation, info["action_is_valid"]) == ("no action", False)
-
-
-def test_the_transcript_is_compact_too():
     env = compact(history="transcript")
     asked = env.observe(env.state)
     assert env.step("<search> ada moor </search>")[0] == f"{asked}\n<search> ada moor </search>{BORN}"

@@ -147,7 +147,7 @@ def ids_by_title(path):
     return {row["contents"].partition("\n")[0].strip('"'): row["id"] for row in passages_of(path)}
 
 
-def test_flashrag_lines(tmp_path):
+def test_flashrag_and_your_own_lines_with_evidences_as_steps(tmp_path):
     path = write(tmp_path / "nq.jsonl", lines(FLASHRAG))
     assert load_questions(path) == (
         Question("test_0", "nq", "who wrote it", ("Ann Lee", "A. Lee")),
@@ -155,17 +155,11 @@ def test_flashrag_lines(tmp_path):
     )
     first = load_questions(path, data_source="mine", split="test")[0]
     assert (first.group, first.split) == (("mine", "test_0"), "test")
-
-
-def test_your_own_lines_with_all_that_can_be_known(tmp_path):
     path = write(tmp_path / "own.jsonl", lines([OWN]))
     steps = (("Who wrote It?", "Ann Lee"), ("Where was #1 born?", "Velden"))
     assert load_questions(path) == (
         Question("m-1", "mine", "Where was the author of It born?", ("Velden",), ("7", "9"), "dev", 2, steps),
     )
-
-
-def test_evidences_become_steps_that_refer_to_what_an_earlier_one_found(tmp_path):
     evidences = [["A", "director", "X"], ["B", "director", "Y"], ["X", "born", "1"], ["Y", "born", "2"]]
     row = {**OWN, "metadata": {"supporting": ["1", "2", "3", "4"], "evidences": evidences}}
     (question,) = load_questions(write(tmp_path / "own.jsonl", lines([row])))
@@ -179,9 +173,6 @@ def test_search_r1_rows_of_parquet(tmp_path):
         path = tmp_path / "train.parquet"
         parquet.write_table(pyarrow.Table.from_pylist([row]), path)
         assert load_questions(path) == (Question(name, "nq", text, ("Ann Lee", "A. Lee"), split="train"),)
-
-
-def test_equal_indices_of_different_data_sources_are_different_questions(tmp_path):
     rows = [SEARCH_R1_ROW, {**SEARCH_R1_ROW, "data_source": "hotpotqa"}]
     found = load_questions(write(tmp_path / "train.jsonl", lines(rows)))
     assert [question.group for question in found] == [("nq", "train_3"), ("hotpotqa", "train_3")]
@@ -252,14 +243,11 @@ def test_musique_without_the_questions_that_their_paragraphs_do_not_answer(tmp_p
     )
 
 
-def test_nq_open(tmp_path):
+def test_nq_open_and_triviaqa(tmp_path):
     rows = [{"question": "who wrote it", "answer": ["Ann Lee", "A. Lee"]}, {"question": "when", "answer": ["1931"]}]
     found = load_questions(write(tmp_path / "NQ-open.dev.jsonl", lines(rows)))
     assert [question.group for question in found] == [("nq", "0"), ("nq", "1")]
     assert found[0].golden_answers == ("Ann Lee", "A. Lee")
-
-
-def test_triviaqa(tmp_path):
     for content in (TRIVIA, json.dumps(TRIVIA, indent=4)):
         (question,) = load_questions(write(tmp_path / "unfiltered-web-dev.json", content))
         assert question.group == ("triviaqa", "tc_1")
@@ -318,10 +306,7 @@ def without(row, key):
 
 FAULTS = [
     (lines([FLASHRAG[0], without(FLASHRAG[1], "id")]), r"file:2: wanted the key 'id', got \['golden_answers'"),
-    (
-        lines([FLASHRAG[0], {**FLASHRAG[1], "golden_answers": []}]),
-        "file:2: wanted at least one text under 'golden_answers'",
-    ),
+    (lines([FLASHRAG[0], {**FLASHRAG[1], "golden_answers": []}]), "file:2: wanted at least one text"),
     (lines([FLASHRAG[0], {**FLASHRAG[1], "golden_answers": [" "]}]), "file:2: wanted at least one text"),
     (lines([FLASHRAG[0], {**FLASHRAG[1], "golden_answers": 3}]), "file:2: wanted texts under 'golden_answers', got 3"),
     (lines([{**FLASHRAG[0], "question": ""}]), "file:1: wanted a text under 'question', got ''"),
@@ -329,24 +314,15 @@ FAULTS = [
     (lines([FLASHRAG[0]]) + '\n\n{"id": \n', "file:4: wanted a JSON record"),
     (lines([FLASHRAG[0]]) + "[1]\n", r"file:2: wanted a record, got \[1\]"),
     (lines([FLASHRAG[0], FLASHRAG[1], FLASHRAG[0]]), "file:3: wanted ids that are unique.*'test_0'.*file:1"),
-    (
-        lines([{**OWN, "metadata": {"decomposition": [{"question": "Who?"}]}}]),
-        r"file:1, metadata, decomposition\[0\]: wanted the key 'answer'",
-    ),
+    (lines([{**OWN, "metadata": {"decomposition": [{"question": "Who?"}]}}]), r"decomposition\[0\]: .*'answer'"),
     (
         lines([{**OWN, "metadata": {"evidences": [["a", "b"]]}}]),
         r"file:1, metadata: wanted lists of 3 \(fact, relation, entity\) under 'evidences'",
     ),
     (lines([{**OWN, "metadata": "x"}]), "file:1: wanted a record under 'metadata', got 'x'"),
     ([HOTPOT, without(HOTPOT, "answer")], "file, record 2: wanted the key 'answer'"),
-    (
-        [HOTPOT, {**HOTPOT, "_id": "b", "context": [["It", "text"]]}],
-        "file, record 2: wanted pairs of a title and its sentences",
-    ),
-    (
-        [{**HOTPOT, "supporting_facts": [["It"]]}],
-        r"file, record 1: wanted lists of 2 \(title, sent_id\) under 'supporting_facts'",
-    ),
+    ([HOTPOT, {**HOTPOT, "_id": "b", "context": [["It", "text"]]}], "file, record 2: wanted pairs of a title"),
+    ([{**HOTPOT, "supporting_facts": [["It"]]}], r"record 1: .*2 \(title, sent_id\) under 'supporting_facts'"),
     (
         lines([{**MUSIQUE, "paragraphs": [without(MUSIQUE["paragraphs"][0], "title")]}]),
         r"file:1, paragraphs\[0\]: wanted the key 'title'",
@@ -359,13 +335,10 @@ FAULTS = [
     (lines([{**POPQA, "possible_answers": "[oops"}]), "file:1: wanted a JSON list under 'possible_answers'"),
     ("Question,Answer\nWho?,Ann,Lee\n", r"file:2: wanted 2 columns \(Question, Answer\), got 3"),
     ('Question,Answer\nWho?,"Ann\n', "file:2: wanted a table row"),
-    (
-        lines([{**SEARCH_R1_ROW, "prompt": [{"role": "user", "content": "Who?"}]}]),
-        "file:1: wanted 'Question: ...' at the end",
-    ),
+    (lines([{**SEARCH_R1_ROW, "prompt": [{"role": "user", "content": "Who?"}]}]), "file:1: wanted 'Question: ...'"),
     (
         lines([{**SEARCH_R1_ROW, "reward_model": {"ground_truth": {}}}]),
-        "file:1, reward_model, ground_truth: wanted the key 'target'",
+        "file:1, reward_model, ground_truth: .*'target'",
     ),
     (
         json.dumps(SQUAD).replace('"answers": []', '"answers": []').replace("true", "false"),
@@ -444,19 +417,12 @@ FLASHRAG_HOTPOT = {
     "metadata": {"supporting_facts": HOTPOT["supporting_facts"], "context": HOTPOT["context"]},
 }
 SAMPLES = [
-    ("search-r1", FLASHRAG[0]),
-    ("search-r1", OWN),
-    ("search-r1", FLASHRAG_HOTPOT),
-    ("search-r1-rows", SEARCH_R1_ROW),
-    ("hotpotqa", HOTPOT),
-    ("2wikimultihopqa", TWO_WIKI),
-    ("musique", MUSIQUE),
-    ("nq-open", {"question": "who wrote it", "answer": ["Ann Lee"]}),
-    ("triviaqa", TRIVIA["Data"][0]),
+    ("search-r1", FLASHRAG[0]), ("search-r1", OWN), ("search-r1", FLASHRAG_HOTPOT), ("search-r1-rows", SEARCH_R1_ROW),
+    ("hotpotqa", HOTPOT), ("2wikimultihopqa", TWO_WIKI), ("musique", MUSIQUE),
+    ("nq-open", {"question": "who wrote it", "answer": ["Ann Lee"]}), ("triviaqa", TRIVIA["Data"][0]),
     ("popqa", {**POPQA, "possible_answers": json.dumps(POPQA_ANSWERS)}),
-    ("bamboogle", {"Question": "Who?", "Answer": "Ann Lee"}),
-    ("squad", SQUAD["data"][0]),
-]
+    ("bamboogle", {"Question": "Who?", "Answer": "Ann Lee"}), ("squad", SQUAD["data"][0]),
+]  # fmt: skip
 # Stands for a number of 5,000 digits, which Python reads and does not write.
 LONG = "a number of 5,000 digits"
 HOSTILE = (

@@ -45,8 +45,7 @@ def ask(url, **asked):
 
 def test_several_queries_with_scores_as_search_r1_asks(url, index):
     answer = ask(url, queries=["blue", "pines", "zebra"], topk=3, return_scores=True)
-    assert answer.status_code == 200
-    assert answer.headers["content-type"] == "application/json"
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     found = BM25Retriever(index).retrieve(["blue", "pines", "zebra"], 3)
     assert answer.json() == {
         "result": [
@@ -57,28 +56,19 @@ def test_several_queries_with_scores_as_search_r1_asks(url, index):
     assert [len(hits) for hits in answer.json()["result"]] == [3, 1, 0]
 
 
-def test_documents_alone_where_no_scores_are_wanted(url):
+def test_one_query_as_skyrl_asks_and_documents_without_scores(url):
+    (hits,) = ask(url, query="pines", topk=3, return_scores=True).json()["result"]
+    assert [hit["document"] for hit in hits] == [{"id": "wood", "contents": CONTENTS["wood"]}]
+    assert ask(url, query="pines").json() == {"result": [[{"id": "wood", "contents": CONTENTS["wood"]}]]}
+    for asked in ({"topk": None}, {}):
+        assert [len(hits) for hits in ask(url, queries=["blue"], **asked).json()["result"]] == [2]
+    assert ask(url, queries=[]).json() == {"result": []}
     # The published server fails on this request.
     for asked in ({"return_scores": False}, {}):
         answer = ask(url, queries=["pines", "deep"], topk=1, **asked)
         assert answer.json() == {
             "result": [[{"id": "wood", "contents": CONTENTS["wood"]}], [{"id": "sea", "contents": CONTENTS["sea"]}]]
         }
-
-
-def test_one_query_as_skyrl_asks(url):
-    (hits,) = ask(url, query="pines", topk=3, return_scores=True).json()["result"]
-    assert [hit["document"] for hit in hits] == [{"id": "wood", "contents": CONTENTS["wood"]}]
-    assert ask(url, query="pines").json() == {"result": [[{"id": "wood", "contents": CONTENTS["wood"]}]]}
-
-
-def test_without_a_number_of_passages_the_servers_own_holds(url):
-    for asked in ({"topk": None}, {}):
-        assert [len(hits) for hits in ask(url, queries=["blue"], **asked).json()["result"]] == [2]
-
-
-def test_no_queries_are_answered_by_no_results(url):
-    assert ask(url, queries=[]).json() == {"result": []}
 
 
 @pytest.mark.parametrize("query", ["", " ", "\x00", "\ud800", "🙂", "'s", "the", "\u2028", "a" * 900], ids=range(9))
@@ -123,13 +113,9 @@ def test_what_cannot_be_answered_is_refused_and_said_why(url, status, body, mess
     assert ask(url, query="pines").status_code == 200
 
 
-def test_other_places_and_methods_are_refused_in_json(url):
+def test_other_places_are_refused_in_json_and_the_index_is_named_in_every_answer(url, index):
     for status, answer in ((404, httpx.get(f"{url}/")), (405, httpx.get(f"{url}/retrieve"))):
-        assert answer.status_code == status
-        assert list(answer.json()) == ["error"]
-
-
-def test_the_index_is_named_in_every_answer(url, index):
+        assert (answer.status_code, list(answer.json())) == (status, ["error"])
     digest = BM25Retriever(index).digest
     assert httpx.get(f"{url}/health").json() == {"status": "ok", "digest": digest}
     assert ask(url, query="blue").headers["x-index-digest"] == digest
@@ -256,24 +242,18 @@ def quick(url, **settings):
     return HttpRetriever(url, **{"backoff_s": 0.01, "timeout_s": 5, **settings})
 
 
-def test_the_batch_dialect_asks_for_all_queries_at_once():
+def test_dialects_ask_for_all_or_single_queries_and_many_are_sent_in_parts():
     with scripted(results_for) as (url, script):
         found = quick(url).retrieve(["oslo", "bergen"], 3)
     assert found == [[Passage("x", "oslo", "text", 1.0)], [Passage("x", "bergen", "text", 1.0)]]
     method, path, body = script.asked[-1]
     assert (method, path) == ("POST", "/retrieve")
     assert json.loads(body) == {"queries": ["oslo", "bergen"], "topk": 3, "return_scores": True}
-
-
-def test_the_single_dialect_asks_for_one_query_after_the_other():
     with scripted(results_for) as (url, script):
         found = quick(url, dialect="single").retrieve(["oslo", "bergen"], 3)
     assert [passages[0].title for passages in found] == ["oslo", "bergen"]
     asked = [json.loads(body) for method, _, body in script.asked if method == "POST"]
     assert asked == [{"query": query, "topk": 3, "return_scores": True} for query in ("oslo", "bergen")]
-
-
-def test_many_queries_are_sent_in_parts_and_come_back_in_order():
     queries = [str(number) for number in range(7)]
     with scripted(results_for) as (url, script):
         assert [found[0].title for found in quick(url, max_batch=3).retrieve(queries, 1)] == queries
@@ -416,15 +396,12 @@ def test_a_server_that_is_too_slow_is_given_up(how):
         assert time.monotonic() - began < 5
 
 
-def test_an_endless_answer_is_given_up():
+def test_an_endless_answer_and_a_missing_server_are_errors():
     with (
         scripted(answering({"result": [[OSLO]] * 10_000})) as (url, _),
         pytest.raises(RetrievalFailed, match="longer than"),
     ):
         quick(url, max_reply_bytes=10_000).retrieve(["oslo"], 3)
-
-
-def test_nobody_there_is_an_error():
     with pytest.raises(RetrievalFailed, match=r"no answer after 2 tries in .* ConnectError"):
         quick("http://127.0.0.1:1", max_retries=1).retrieve(["oslo"], 3)
 
@@ -450,8 +427,7 @@ def test_the_digest_is_the_indexs_where_the_server_tells_it_and_else_the_address
     with scripted(results_for) as (url, _):
         by_address = [quick(url), quick(f"{url}/retrieve"), quick(url, dialect="single"), quick(f"{url}/other")]
         digests = [retriever.digest for retriever in by_address]
-    assert digests[0] == digests[1]
-    assert len(set(digests)) == 3
+    assert (digests[0], len(set(digests))) == (digests[1], 3)
     told = lambda *_: (200, {"X-Index-Digest": "abc"}, b"{}")  # noqa: E731
     with scripted(told) as (one, _), scripted(told) as (two, _):
         assert quick(one).digest == quick(two).digest == "abc"

@@ -29,10 +29,8 @@ def plain(name, split="", source="s"):
 
 def test_published_splits_are_kept_under_this_projects_names():
     questions = question_set([plain("a", "train"), plain("b", "dev"), plain("c", "validation"), plain("d", "test")])
-    assert questions.of_split("all") == (0, 1, 2, 3)
-    assert questions.of_split("train") == (0,)
-    assert questions.of_split("valid") == (1, 2)
-    assert questions.of_split("test") == (3,)
+    assert (questions.of_split("all"), questions.of_split("train")) == ((0, 1, 2, 3), (0,))
+    assert (questions.of_split("valid"), questions.of_split("test")) == ((1, 2), (3,))
 
 
 def test_questions_without_a_split_fall_into_eight_one_and_one_tenths_by_their_name_alone():
@@ -49,11 +47,15 @@ def test_questions_without_a_split_fall_into_eight_one_and_one_tenths_by_their_n
     assert set(other.of_split("test")) != parts["test"]
 
 
-def test_a_split_without_questions_is_refused():
+def test_splits_without_questions_and_equal_names_are_refused():
     with pytest.raises(ConfigError, match="questions of split 'test', got none among 1"):
         question_set([plain("a", "train")]).of_split("test")
     with pytest.raises(ConfigError, match=r"wanted split of .*got 'dev'"):
         question_set(QUESTIONS).of_split("dev")
+    with pytest.raises(InvalidCorpus, match="at least one question"):
+        question_set([])
+    with pytest.raises(InvalidCorpus, match=r"\('s', 'a'\) twice"):
+        question_set([plain("a"), plain("a")])
 
 
 def test_a_question_is_found_by_its_id_and_where_need_be_its_source():
@@ -65,13 +67,6 @@ def test_a_question_is_found_by_its_id_and_where_need_be_its_source():
     with pytest.raises(ConfigError, match="'q9' of data source None, which 0 have"):
         questions.place_of({"question_id": "q9"})
     assert question_set([plain("7")]).place_of({"question_id": 7}) == 0
-
-
-def test_no_questions_and_equal_names_are_refused():
-    with pytest.raises(InvalidCorpus, match="at least one question"):
-        question_set([])
-    with pytest.raises(InvalidCorpus, match=r"\('s', 'a'\) twice"):
-        question_set([plain("a"), plain("a")])
 
 
 def test_the_digest_covers_every_field_and_the_order():
@@ -115,8 +110,7 @@ def test_what_is_not_said_of_a_world_stays_as_it_is():
 )
 def test_hops_are_asked_for_equally_often_and_nothing_else_is(hops, shares):
     found = world_settings(None, None, hops, 0)
-    assert found.hops == shares
-    assert (found.p_comparison, found.p_yes_no) == (0, 0)
+    assert (found.hops, found.p_comparison, found.p_yes_no) == (shares, 0, 0)
 
 
 def test_the_environment_asks_the_questions_of_the_world_that_was_wanted():
@@ -149,18 +143,14 @@ def searches(retriever, *, top_k=2, max_remembered=10, protocol="search-r1"):
     return Searches(retriever, PROTOCOLS[protocol], top_k, max_remembered)
 
 
-def test_a_query_is_asked_once():
+def test_a_query_is_asked_once_while_it_is_remembered():
     retriever = WordRetriever()
     engine = searches(retriever)
     first = engine.find(("town",))
     assert engine.find(("town",)) is first
-    assert first.ids == ("p1",)
-    assert first.titles == ("Velden",)
+    assert (first.ids, first.titles) == (("p1",), ("Velden",))
     assert 'Doc 1(Title: "Velden") Velden is a town' in first.observation
     assert retriever.asked == [(("town",), 2)]
-
-
-def test_only_so_many_searches_are_remembered():
     retriever = WordRetriever()
     engine = searches(retriever, max_remembered=2)
     for query in ("town", "law", "novel", "novel", "town"):
@@ -200,7 +190,7 @@ def test_a_failure_is_passed_on_and_not_remembered():
     assert engine.find(("town",)).ids == ("p1",)
 
 
-def test_an_engine_that_answers_too_little_has_failed():
+def test_too_few_answers_are_a_failure_and_surplus_hits_dropped():
     class Forgetful(WordRetriever):
         def retrieve(self, queries, k):
             return super().retrieve(queries, k)[1:]
@@ -208,8 +198,6 @@ def test_an_engine_that_answers_too_little_has_failed():
     with pytest.raises(RetrievalFailed, match="for 1 queries, got 0"):
         searches(Forgetful()).find(("town",))
 
-
-def test_more_hits_than_were_asked_for_are_dropped():
     class Generous(WordRetriever):
         def retrieve(self, queries, k):
             return super().retrieve(queries, k + 5)
@@ -240,18 +228,11 @@ def test_no_observation_is_longer_than_text_may_be():
 QUESTION = "Who is the mayor of the town where Ada Moor was born?"
 
 
-def test_evidence_is_worth_alpha_from_the_turn_that_showed_it():
+def test_evidence_is_worth_alpha_and_coverage_is_a_share():
     assert first_occurrence(RetrievalState(0), alpha=0.5) == 0.0
     assert first_occurrence(RetrievalState(0, answer_turn=3), alpha=0.5) == 0.5
-
-
-def test_coverage_is_the_share_of_the_supporting_passages():
-    state = RetrievalState(0, found=("p1",))
-    assert supporting_coverage(state, ("p0", "p1", "p2", "p3")) == 0.25
+    assert supporting_coverage(RetrievalState(0, found=("p1",)), ("p0", "p1", "p2", "p3")) == 0.25
     assert supporting_coverage(RetrievalState(0), ()) == 0.0
-
-
-def test_words_are_those_of_the_index():
     # "is", "the" and "of" are stop words; Porter's stems.
     assert words("The mayors of towns, singing") == {"mayor", "town", "sing"}
 

@@ -187,8 +187,7 @@ def test_corral_pruning_leaves_a_push_of_some_push_optimal_solution():
             blocked = tables.walls.copy()
             blocked[list(boxes)] = True
             seen, queue = np.zeros(blocked.size, np.int64), np.empty(blocked.size, np.int64)
-            player = int(rng.choice(cells(area)))
-            flood(blocked, tables.step, player, seen, 1, queue)
+            flood(blocked, tables.step, int(rng.choice(cells(area))), seen, 1, queue)
             pushes, where = np.empty(12, np.int32), np.array(boxes, np.int32)
             num = list_pushes(pushes, where, blocked, tables.step, tables.dead, seen, 1)
             kept = keep_corral_pushes(
@@ -360,14 +359,11 @@ def test_no_position_on_a_long_way_back_from_solved_is_flagged():
     check_positions_on_the_way_back_from_solved(num_levels=204, num_steps=3000)
 
 
-def test_every_successor_of_a_flagged_position_is_unsolvable_too():
+def test_a_verdict_holds_for_successors_and_as_the_player_walks():
     for state, _ in labelled_positions(30, 4):
         if find_deadlock(state):
             for action in range(4):
                 assert find_deadlock(push(state, action), search_nodes=10_000), state.to_xsb()
-
-
-def test_the_verdict_does_not_change_as_the_player_walks_about():
     for state, _ in labelled_positions(20, 5):
         verdicts = {find_deadlock(state._replace(player=cell)) for cell in cells(reachable(state))}
         assert len(verdicts) == 1, state.to_xsb()
@@ -398,14 +394,11 @@ def test_well_known_cases(board, rule):
     assert find_deadlock(parse_level(board)) == (rule and Deadlock(rule, proved=True))
 
 
-def test_boxes_frozen_on_goals_count_as_walls():
+def test_boxes_frozen_on_goals_are_walls_and_impossible_positions_are_refused():
     # The two boxes on goals hold each other and shut the third goal off; any two of the boxes alone could be solved.
     state = parse_level("#######\n#.**  #\n##    #\n#  $  #\n#   @ #\n#######")
     assert find_deadlock(state) is not None
     assert (state.boxes, state.player) not in retrograde(state.level, max_moves=None, max_states=10**6)
-
-
-def test_positions_that_break_the_rules_of_levels_are_refused_and_not_walked_out_of():
     with pytest.raises(InvalidLevel, match="rim"):
         find_deadlock(SokobanState(Level(3, 3, 0, 1 << 4), 1 << 3, 5))
     state = parse_level("#####\n#@$.#\n#####")

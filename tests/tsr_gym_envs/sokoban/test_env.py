@@ -37,10 +37,8 @@ def test_an_episode_has_the_rewards_of_the_paper():
 
 
 def test_a_move_against_a_wall_counts_and_pays_its_step():
-    env = started(level=LEVEL)
-    _, reward, *_, info = env.step("Up || Left")
-    assert reward == pytest.approx(-0.2)
-    assert info["executed"] == ("Up", "Left")
+    _, reward, *_, info = started(level=LEVEL).step("Up || Left")
+    assert (reward, info["executed"]) == (pytest.approx(-0.2), ("Up", "Left"))
     assert info["action_is_valid"] is True
     assert info["action_is_effective"] is False
     assert info["actions_left"] == 8
@@ -48,8 +46,7 @@ def test_a_move_against_a_wall_counts_and_pays_its_step():
 
 @pytest.mark.parametrize("word", ["right", "RIGHT", " rIGHT\t"])
 def test_words_count_in_any_case(word):
-    env = started(level=LEVEL)
-    assert env.step(word)[0] == "#######\n#_PX_O#\n#######"
+    assert started(level=LEVEL).step(word)[0] == "#######\n#_PX_O#\n#######"
 
 
 @pytest.mark.parametrize("word", ["r", "4", "East", "push right", "Right!"])
@@ -59,13 +56,10 @@ def test_other_words_mean_nothing(word):
     assert env.unwrapped.state == state_of(LEVEL.split("\n"))
 
 
-def test_every_reward_is_a_keyword():
+def test_rewards_are_keywords_and_a_position_can_be_given_for_one_episode():
     env = started(level=TWO, reward_step=0.5, reward_box=-2.0, reward_done=100.0)
     assert env.step("Right")[1] == 0.5 - 2.0
     assert env.step("Left || Down || Right")[1] == pytest.approx(3 * 0.5 - 2.0 + 100.0)
-
-
-def test_a_position_can_be_given_for_one_episode():
     env = room(level=LEVEL)
     env.reset(seed=1, options={"level": TWO})
     assert rows_of(env.unwrapped.state) == TWO.split("\n")
@@ -232,24 +226,15 @@ COORD = (
 )
 
 
-def test_the_grid_shows_the_room_in_ragens_glyphs():
+def test_grid_and_coordinates_show_the_room_as_ragen_does():
     assert OBSERVATIONS["grid"](state_of(ROOM)) == GRID
     assert OBSERVATIONS["grid"](state_of(ON_GOAL)) == "#####\n#SX_#\n#__√#\n#####"
-
-
-def test_the_coordinates_list_the_kinds_that_occur():
     assert OBSERVATIONS["coord"](state_of(ROOM)) == COORD
     assert OBSERVATIONS["coord"](state_of(ON_GOAL)) == (
         "Board size: 4 rows x 5 cols (zero-indexed).\nBoxes: (1, 2)\nBoxes on target: (2, 3)\nPlayer on target: (1, 1)"
     )
-
-
-def test_several_places_of_one_kind_stand_in_reading_order():
     text = OBSERVATIONS["coord"](state_of(["######", "#@$$.#", "#.   #", "######"]))
     assert "Targets: (1, 4), (2, 1)\nBoxes: (1, 2), (1, 3)" in text
-
-
-def test_grid_and_coordinates_stand_together_with_the_blanks_of_the_released_code():
     assert OBSERVATIONS["grid_coord"](state_of(ROOM)) == f"Coordinates: \n{COORD}\nGrid Map: \n{GRID}"
 
 
@@ -273,10 +258,8 @@ def array_room(**settings):
 
 
 def test_codes_are_those_of_gym_sokoban():
-    env = array_room(level=RAGGED)
-    observation, info = env.reset(seed=1)
-    assert observation.tolist() == CODES
-    assert observation.dtype == np.uint8
+    observation, info = array_room(level=RAGGED).reset(seed=1)
+    assert (observation.tolist(), observation.dtype) == (CODES, np.uint8)
     assert info == {"turns_left": None, "actions_left": 120, "success": False}
 
 
@@ -291,11 +274,8 @@ def test_a_step_pays_ends_and_informs_like_the_rules():
     assert (reward, terminated, truncated, info["success"]) == (10.0, True, False, True)
 
 
-def test_the_player_on_a_goal_has_its_own_code():
-    assert array_room(level="######\n#+$  #\n######").reset()[0].tolist()[1] == [0, 6, 4, 1, 1, 0]
-
-
 def test_gym_sokobans_own_arrays_are_ours(golden):
+    assert array_room(level="######\n#+$  #\n######").reset()[0].tolist()[1] == [0, 6, 4, 1, 1, 0]
     glyphs = {"#": 0, " ": 1, ".": 2, "*": 3, "$": 4, "@": 5, "+": 6}
     env = array_room(generator="gym-sokoban")
     for row in golden("sokoban/gym_sokoban_6x6_1box_rooms.jsonl")[:30]:

@@ -36,24 +36,15 @@ def test_what_is_written_is_read(rows):
     assert parse_level(text).to_xsb() == text
 
 
-def test_the_pieces_stand_where_they_are_drawn():
+def test_pieces_stand_where_they_are_drawn_and_blank_lines_separate_levels():
     state = parse_level("######\n#@$.*#\n#$  .#\n######")
     assert state.player == 7
     assert cells(state.boxes) == [8, 10, 13]
     assert cells(state.level.goals) == [9, 10, 16]
     assert (state.level.height, state.level.width) == (4, 6)
-
-
-def test_dashes_and_underscores_are_floor():
     assert parse_level("######\n#@-_.#\n#_$-_#\n######") == parse_level("######\n#@  .#\n# $  #\n######")
-
-
-def test_a_player_on_a_goal_needs_a_box_elsewhere():
     state = parse_level("#####\n#+$ #\n#####")
     assert state.player == cells(state.level.goals)[0]
-
-
-def test_titles_comments_and_blank_lines_separate_levels():
     text = f"; 1\n{PLAIN}\n; 2\n{PLAIN}\n\nTitle of three\n{PLAIN}\n"
     assert parse_xsb(text) == [parse_level(PLAIN)] * 3
 
@@ -77,10 +68,7 @@ FAULTS = [
     ("######\n#@@$.#\n######", r"source, level 1: wanted one player, got 2 at \(2, 2\) \(2, 3\)"),
     ("######\n#@$$.#\n######", "source, level 1: wanted as many boxes as goals, got 2 boxes and 1 goals"),
     ("#####\n#@X.#\n#####", "source, level 1, row 2, column 3 .*: unknown character 'X'"),
-    (
-        f"; one\n{PLAIN}\n\n; two\n#####\n#@$.?\n#####",
-        r"source, level 2, row 2, column 5 \(line 8\): unknown character",
-    ),
+    (f"; one\n{PLAIN}\n\n; two\n#####\n#@$.?\n#####", r"level 2, row 2, column 5 \(line 8\): unknown character"),
     ("#####\n#@$. \n#####", "source, level 1, row 2, column 2 .*: the boundary is open"),
     ("#### \n#@$.#\n#####", None),
     ("## ##\n#@$.#\n#####", "source, level 1, row 2, column 2 .*: the boundary is open"),
@@ -154,16 +142,13 @@ def filled(folder):
     return folder
 
 
-def test_a_folder_gives_its_files_in_order_and_reads_them_when_asked(tmp_path):
+def test_a_folder_gives_its_files_in_order_and_reads_each_once_when_asked(tmp_path):
     files = LevelFiles(filled(tmp_path))
     assert [file.name for file in files.files] == ["a.txt", "b.xsb", "c.txt"]
     assert [len(files.read(number)) for number in (0, 1, 2, 0)] == [2, 1, 3, 2]
     assert [file.name for file in LevelFiles(tmp_path, split="valid").files] == ["c.txt"]
     assert [file.name for file in LevelFiles(tmp_path / "train", split="train").files] == ["a.txt", "b.xsb"]
     assert [file.name for file in LevelFiles(tmp_path / "valid" / "c.txt").files] == ["c.txt"]
-
-
-def test_a_file_that_was_read_is_not_read_again_at_once(tmp_path):
     files = LevelFiles(filled(tmp_path))
     first = files.read(0)
     (tmp_path / "train" / "a.txt").unlink()
@@ -237,13 +222,10 @@ def test_a_run_length_board_is_the_board_written_out(joint):
     assert parse_level(text) == parse_level(DRAWN)
 
 
-def test_generated_rooms_survive_being_written_as_runs():
+def test_runs_and_titles_are_read_back():
     for seed in range(20):
         state = generate_room(seed, dim=(7, 9), num_boxes=2)
         assert parse_level("|".join(written_out(state.to_xsb()))) == state
-
-
-def test_titles_stand_before_or_below_their_boards():
     assert [level.title for level in parse_collection(COLLECTION)] == ["first", "second # one", "Third"]
     assert [level.state.to_xsb() for level in parse_collection(COLLECTION)][1] == "#####\n#.$@#\n#####"
 
@@ -350,8 +332,7 @@ def test_played_actions_and_their_text_lead_to_the_same_position(actions):
     for action in actions:
         state = push(state, action)
     lurd = to_lurd(ROOM, actions)
-    assert play_lurd(ROOM, lurd) == state
-    assert to_lurd(ROOM, parse_lurd(lurd)) == lurd
+    assert (play_lurd(ROOM, lurd), to_lurd(ROOM, parse_lurd(lurd))) == (state, lurd)
 
 
 @pytest.mark.parametrize(
@@ -382,11 +363,8 @@ def test_a_walk_is_as_short_as_a_search_by_single_moves_finds(actions):
         assert play_lurd(state, "".join("udlr"[action] for action in walk)).player == cell
 
 
-def test_a_walk_through_a_wall_is_refused():
+def test_pushes_are_joined_by_shortest_walks_and_not_through_walls():
     with pytest.raises(ValueError, match="reach"):
         walk_to(ROOM, 0)
-
-
-def test_pushes_in_a_given_order_are_joined_by_shortest_walks():
     boards = [play_lurd(ROOM, "rD").boxes, play_lurd(ROOM, "rDurrrldD").boxes]
     assert lurd_of_boards(ROOM, boards) == "rDrrD"

@@ -31,27 +31,20 @@ def drawn_room(seed, dim=(6, 6), num_boxes=1, solution_length=(1, 10)):
 def test_a_shortest_solution_lies_within_the_wanted_range(settings, seeds):
     shortest, longest = settings.get("solution_length", (1, 10))
     for seed in range(seeds):
-        state = drawn_room(seed, **settings)
-        rows = rows_of(state)
+        rows = rows_of(drawn_room(seed, **settings))
         assert (len(rows), len(rows[0])) == settings.get("dim", (6, 6))
         assert "".join(rows).count("$") + "".join(rows).count("*") == settings.get("num_boxes", 1)
         assert not solved(rows)
         assert shortest <= fewest_moves(rows, limit=longest) <= longest
 
 
-def test_the_rim_is_wall():
+def test_rooms_differ_within_walls_and_have_lengths_over_the_range():
     for seed in range(30):
         rows = rows_of(drawn_room(seed))
         assert set(rows[0] + rows[-1] + "".join(row[0] + row[-1] for row in rows)) == {"#"}
-
-
-def test_lengths_are_spread_over_the_wanted_range():
     lengths = [fewest_moves(rows_of(drawn_room(seed)), limit=10) for seed in range(120)]
     assert set(lengths) == set(range(1, 11))
     assert max(lengths.count(length) for length in set(lengths)) < 40
-
-
-def test_rooms_differ():
     assert len({drawn_room(seed) for seed in range(100)}) > 90
 
 

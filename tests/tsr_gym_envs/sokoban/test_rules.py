@@ -18,8 +18,7 @@ def test_pushing_does_what_the_naive_twin_does(rows, actions):
     state = state_of(rows)
     for action in actions:
         rows, state = move(rows, ACTIONS[action]), push(state, action)
-        assert rows_of(state) == rows
-        assert state.solved == solved(rows)
+        assert (rows_of(state), state.solved) == (rows, solved(rows))
 
 
 @given(boards(max_side=5), st.integers(0, 3))
@@ -88,9 +87,7 @@ def test_an_action_pays_its_step_its_box_and_the_end(rows, name, reward):
 
 
 def test_the_cells_of_a_board_come_in_order():
-    assert cells(0) == []
-    assert cells(0b1011) == [0, 1, 3]
-    assert cells(1 << 4000) == [4000]
+    assert (cells(0), cells(0b1011), cells(1 << 4000)) == ([], [0, 1, 3], [4000])
 
 
 @given(boards(max_side=5))
@@ -170,12 +167,9 @@ def test_with_the_players_region_all_cells_of_a_walk_are_one(rows, pick):
     assert canonical_form(moved, player_region=True) == canonical_form(state, player_region=True)
 
 
-def test_two_sides_of_a_wall_are_two_regions():
+def test_walls_and_the_outside_separate_regions():
     left, right = (state_of(["#######", row, "#######"]) for row in ("#@ $. #", "#  $.@#"))
     assert canonical_form(left, player_region=True) != canonical_form(right, player_region=True)
-
-
-def test_the_outside_of_a_ragged_outline_counts_as_wall():
     ragged = state_of(["  ####", "###.@#", "#  $ #", "######"])
     full = state_of(["######", "###.@#", "#  $ #", "######"])
     assert ragged != full
@@ -187,5 +181,4 @@ def test_the_eight_views_of_a_rectangle_are_numpys(height, width, seed):
     letters = np.random.default_rng(seed).choice(list("abc"), (height, width))
     rows = tuple("".join(row) for row in letters)
     expected = {tuple(turned(rows, turns, mirrored)) for turns in range(4) for mirrored in (False, True)}
-    assert len(symmetries(rows)) == 8
-    assert set(symmetries(rows)) == expected
+    assert (len(symmetries(rows)), set(symmetries(rows))) == (8, expected)

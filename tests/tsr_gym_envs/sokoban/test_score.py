@@ -181,14 +181,11 @@ def test_potentials_by_the_next_push_are_those_worked_out_by_hand(rows, potentia
     assert next_push_potential(state_of(rows)) == potential
 
 
-def test_a_board_that_is_too_large_has_no_exact_potential():
+def test_potentials_are_chosen_by_name_and_exact_ones_need_a_small_board():
     state = state_of(["#" * 14, *["#" + " " * 12 + "#"] * 3, "#@$$$....$   #", "#" * 14])
     assert score.distance_table(state.level) is None
     with pytest.raises(ValueError, match=r"too large|at most"):
         exact_potential(state)
-
-
-def test_every_potential_can_be_chosen_by_name():
     assert set(POTENTIALS) == {"estimate", "next_push", "oracle"}
 
 
@@ -205,9 +202,6 @@ def test_distances_are_the_golden_ones(golden):
             assert score.distance(state) == row["min_moves"], row["id"]
             compared += 1
     assert compared > 100
-
-
-def test_distances_of_handmade_boards_are_the_golden_ones(golden):
     for row in golden("sokoban/sokoban_handmade.jsonl"):
         state = state_of(row["rows"])
         if score.num_positions(state.level) < 100_000:
@@ -247,13 +241,10 @@ def test_a_shortest_solution_has_as_many_moves_as_the_distance(rows):
     assert plan is None or state.solved
 
 
-def test_positions_are_counted_as_box_placements_times_player_cells():
+def test_positions_are_counted_and_too_many_refused():
     # Seven floor cells and two boxes: 21 placements, five cells left for the player.
     state = state_of(["#######", "#@$$..#", "# #####", "# #####", "#######"])
     assert score.num_positions(state.level) == 21 * 5
-
-
-def test_a_board_that_is_too_large_is_refused_and_not_guessed():
     state = state_of(["#" * 14, *["#" + " " * 12 + "#"] * 3, "#@$$$....$   #", "#" * 14])
     assert score.distance_table(state.level) is None
     with pytest.raises(ValueError, match=r"at most 200000 positions, got \d+"):
@@ -298,11 +289,8 @@ def test_a_plan_solves_the_level(text):
     assert dead_end(state) is None
 
 
-def test_the_plan_of_a_small_board_has_the_fewest_moves():
+def test_a_plan_has_the_fewest_moves_or_a_reason():
     assert shortest_plan(parse_level(SMALL)) == [3, 3]
-
-
-def test_where_nothing_solves_there_is_no_plan_and_a_reason():
     for text in ("#####\n#$@.#\n#####", STUCK):
         state = parse_level(text)
         assert shortest_plan(state) is None
@@ -342,20 +330,16 @@ def test_bound_and_solver_agree_with_the_table(rows, most):
         assert best_value(state, most) == expected
 
 
-def test_a_solver_that_gives_up_leaves_the_value_open(monkeypatch):
+def test_a_solver_that_gives_up_leaves_the_value_open_and_long_solutions_are_no_deadlock(monkeypatch):
     monkeypatch.setattr(plan, "distance_table", lambda level: None)
     state = parse_level("#######\n#@    #\n# $$  #\n#   ..#\n#######")
     assert best_value(state, None) == 1.0
     assert best_value(state, None, max_nodes=1) is None
     # A bound needs no search.
     assert best_value(state, 1, max_nodes=1) == 0.0
-
-
-def test_a_solution_longer_than_any_score_of_a_deadlock_is_no_deadlock(monkeypatch):
     monkeypatch.setattr(plan, "distance_table", lambda level: None)
     corridor = parse_level("#" * 60 + "\n#@$" + " " * 55 + ".#\n" + "#" * 60)
-    assert best_value(corridor, 56) == 1.0
-    assert best_value(corridor, 55) == 0.0
+    assert (best_value(corridor, 56), best_value(corridor, 55)) == (1.0, 0.0)
 
 
 def test_a_large_board_needs_the_extra(monkeypatch):
@@ -408,8 +392,7 @@ def test_the_environment_counts_turns_and_actions():
 def test_what_is_solved_stays_won_and_what_is_lost_stays_lost():
     env = gym.make("tsr/Sokoban-v0", level=SMALL).unwrapped
     env.reset(seed=0)
-    assert env.best_value(env.state, 5, 10) == 1.0
-    assert env.best_value(env.state, 5, 1) == 0.0
+    assert (env.best_value(env.state, 5, 10), env.best_value(env.state, 5, 1)) == (1.0, 0.0)
     env.step("Right || Right")
     assert env.best_value(env.state, 0, 0) == 1.0
     env.reset(options={"level": CORNER})

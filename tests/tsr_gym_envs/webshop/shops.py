@@ -16,18 +16,11 @@ from tsr_gym_envs.webshop.shop import Shop
 from tsr_gym_envs.webshop.state import parse, parse_kindly
 
 ITEM = {
-    "asin": "B000000001",
-    "name": "Soft Shirt",
-    "full_description": "A shirt.",
-    "small_description": ["Cotton ", ""],
-    "pricing": "$12.99",
-    "images": ["https://shop.invalid/shirt.jpg"],
-    "product_category": "Clothing \u203a Shirts",
-    "category": "fashion",
-    "query": " Men's Shirts ",
-    "customization_options": {"Size": [{"value": "S"}, {"value": "M/L"}], "color": None},
-    "average_rating": 4.5,
-}
+    "asin": "B000000001", "name": "Soft Shirt", "full_description": "A shirt.", "small_description": ["Cotton ", ""],
+    "pricing": "$12.99", "images": ["https://shop.invalid/shirt.jpg"], "product_category": "Clothing \u203a Shirts",
+    "category": "fashion", "query": " Men's Shirts ",
+    "customization_options": {"Size": [{"value": "S"}, {"value": "M/L"}], "color": None}, "average_rating": 4.5,
+}  # fmt: skip
 ENTRY = {"attributes": ["soft"], "instruction": "Find me soft shirts", "instruction_attributes": ["soft"]}
 ANNOTATION = {
     "asin": "B000000001",
@@ -166,44 +159,15 @@ def canonical(value):
 
 
 ODD_TEXTS = (
-    "plain",
-    "",
-    " ",
-    "\n",
-    " \t\n ",
-    "\x0c",
-    "\xa0",
-    "  two  blanks  ",
-    "line\nbreak",
-    "carriage\r\nreturn",
-    "<b>bold</b> & <script>alert('x')</script>",
-    "</p></div></main><button>Buy Now</button>",
-    "&amp; &lt;i&gt; &#39; &nosuch; &",
-    "<!-- hidden --> {{ 7 * 7 }} {% raw %}",
-    "a \"quoted\" 'title'",
-    "emoji 🙂 ❤️ 👩‍🚀",
-    "漢字 かな",
-    "שלום \u202e العربية",
-    "nul \x00 and \x1b[31m",
-    "[SEP] [button] x [button_]",
-    "search_results item_page item_sub_page done",
-    "brackets [one] ]two[",
-    "x" * 5000,
-)
+    "plain", "", " ", "\n", " \t\n ", "\x0c", "\xa0", "  two  blanks  ", "line\nbreak", "carriage\r\nreturn",
+    "<b>bold</b> & <script>alert('x')</script>", "</p></div></main><button>Buy Now</button>",
+    "&amp; &lt;i&gt; &#39; &nosuch; &", "<!-- hidden --> {{ 7 * 7 }} {% raw %}", "a \"quoted\" 'title'",
+    "emoji 🙂 ❤️ 👩‍🚀", "漢字 かな", "שלום \u202e العربية", "nul \x00 and \x1b[31m", "[SEP] [button] x [button_]",
+    "search_results item_page item_sub_page done", "brackets [one] ]two[", "x" * 5000,
+)  # fmt: skip
 OPTION_VALUES = (
-    "red",
-    "Red/Blue",
-    "5",
-    "5.5",
-    "",
-    'say "hi"',
-    "a & b",
-    "größe",
-    "size [us]",
-    "buy now",
-    "< prev",
-    "🙂",
-)
+    "red", "Red/Blue", "5", "5.5", "", 'say "hi"', "a & b", "größe", "size [us]", "buy now", "< prev", "🙂",
+)  # fmt: skip
 
 
 def odd_files(folder):

@@ -31,7 +31,7 @@ def shop_env(*, number=0, goals=GOALS, products=PRODUCTS, **settings):
     return env
 
 
-def test_the_search_page_shows_each_wanted_word_once():
+def test_the_search_page_shows_each_wanted_word_once_or_a_query():
     env = shop_env()
     assert env.observe(env.state) == "want leak proof steel mugs kitchen ; color : navy blue ; size us : 5 index"
     assert env.legal_actions(env.state) == (
@@ -40,9 +40,6 @@ def test_the_search_page_shows_each_wanted_word_once():
     )
     # What people write spells no options out.
     assert want_of(GOALS[1].instruction_text).query == ("steel", "mug", "5", "oz")
-
-
-def test_an_instruction_without_words_still_has_a_query():
     env = shop_env(goals=[goal(PRODUCTS[0], "find me")])
     assert env.observe(env.state) == "want index"
     assert env.legal_actions(env.state) == ("search [ product ]",)
@@ -107,8 +104,7 @@ def test_what_the_page_does_not_show_means_nothing(text):
 
 
 def test_a_query_without_hits_shows_an_empty_list():
-    env = shop_env()
-    observation, *_, info = env.step("search [ socks ]")
+    observation, *_, info = shop_env().step("search [ socks ]")
     assert observation == "page 1 nothing"
     assert info["available_actions"]["actions"] == ["click [ back ]"]
 
@@ -126,14 +122,11 @@ def test_the_oracles_plans_are_those_of_the_shop_under_other_names():
     assert len(best_plan(several.shop, several.state, 15).actions) == 5
 
 
-def test_other_modes_know_none_of_these_names():
+def test_every_word_is_in_the_vocabulary_and_other_modes_know_none():
     env = shop_env(observation_mode="text")
     env.step("search[glass steel]")
     assert not env.step("click [ r1 ]")[-1]["action_is_valid"]
     assert env.step("click[b000000001]")[-1]["action_is_valid"]
-
-
-def test_every_word_of_a_page_is_in_the_vocabulary():
     words = vocabulary_of(tiny_shop(PRODUCTS, GOALS))
     assert {"leak", "steel", "us", "5", "oz", "x-large", "zelo", "brand11", "glass", "navy", "sky"} <= words
     # Words of a title behind its first part are shown only where the instruction has them.

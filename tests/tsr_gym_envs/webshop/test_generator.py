@@ -37,14 +37,11 @@ from tsr_gym_envs.webshop.shoppers import FirstHitShopper, OracleShopper, RuleSh
 from tsr_gym_envs.webshop.state import BUTTONS
 
 
-def test_draws_depend_on_what_they_are_for_and_on_nothing_else():
+def test_draws_depend_on_what_they_are_for_and_streams_continue():
     first = [Draws("product", 0, 7).below(10**9) for _ in range(2)]
     others = [Draws("product", 0, 8), Draws("product", 1, 7), Draws("brand", 0, 7)]
     assert first[0] == first[1]
     assert first[0] not in [draws.below(10**9) for draws in others]
-
-
-def test_a_stream_continues_after_the_numbers_of_a_block():
     draws = Draws("long")
     assert len({draws.below(10**12) for _ in range(3 * BLOCK)}) == 3 * BLOCK
 
@@ -68,14 +65,11 @@ def test_early_values_are_drawn_more_often_where_that_is_asked_for():
     assert sorted(draws.sample_early("abc", 7)) == ["a", "b", "c"]
 
 
-def test_weighted_draws_have_the_shares_that_running_sums_say():
+def test_weighted_draws_and_quantiles_have_their_shares():
     draws = Draws("weighted")
     counts = Counter(draws.weighted((0.1, 0.1, 0.7, 1.0)) for _ in range(5000))
     assert counts[1] == 0
     assert [round(counts[number] / 5000, 1) for number in (0, 2, 3)] == [0.1, 0.6, 0.3]
-
-
-def test_quantiles_are_met_with_straight_lines_between_them():
     draws = Draws("quantile")
     values = [draws.quantile((0, 10, 100)) for _ in range(8000)]
     assert np.quantile(values, [0.25, 0.5, 0.75]) == pytest.approx([5, 10, 55], rel=0.1)
@@ -115,13 +109,10 @@ def names(template):
     return {name for _, name, _, _ in Formatter().parse(template) if name is not None}
 
 
-def test_categories_have_the_shares_of_the_real_small_set():
+def test_categories_have_their_shares_and_kinds_their_queries():
     shares = {category.name: category.share for category in vocabulary().categories}
     assert tuple(shares) == CATEGORIES
     assert shares == {"beauty": 238, "electronics": 229, "garden": 216, "fashion": 200, "grocery": 117}
-
-
-def test_there_are_many_kinds_and_no_query_stands_for_two():
     queries = [kind.query for _, kind in KINDS]
     assert len(set(queries)) == len(queries) > 250
     assert all(len(category.families) >= 5 for category in vocabulary().categories)
@@ -168,32 +159,20 @@ def test_option_values_can_be_clicked():
             assert not any(letter in value for value in values for letter in "[]\n")
 
 
-def test_no_two_options_of_a_kind_have_a_value_in_common():
+def test_options_of_a_kind_differ_and_instructions_begin_in_thirty_ways():
     for _, kind in KINDS:
         values = [value.lower() for _, source in kind.options for value in source.values]
         assert len(set(values)) == len(values), kind.query
-
-
-def test_instructions_begin_in_thirty_ways_or_more():
     assert len(set(vocabulary().openers)) >= 30
     for request in vocabulary().requests:
         assert {"thing", "that", "options"} <= names(request) <= {"thing", "that", "options", "it"}
 
 
 FIELDS = {
-    "name": str,
-    "full_description": str,
-    "pricing": str,
-    "images": list,
-    "product_category": str,
-    "average_rating": float | str,
-    "small_description": list | str,
-    "customization_options": dict | str,
-    "asin": str,
-    "category": str,
-    "query": str,
-    "page": int,
-}
+    "name": str, "full_description": str, "pricing": str, "images": list, "product_category": str,
+    "average_rating": float | str, "small_description": list | str, "customization_options": dict | str, "asin": str,
+    "category": str, "query": str, "page": int,
+}  # fmt: skip
 RIVALS = {
     attribute.phrase: {words.removeprefix("a ").removeprefix("an ") for words in attribute.rivals} - {attribute.phrase}
     for category in vocabulary().categories
@@ -237,14 +216,11 @@ def test_items_have_the_fields_of_the_original(records):
     assert len({record.item["asin"] for record in records}) == len(records)
 
 
-def test_nothing_is_left_of_a_template(records):
+def test_nothing_is_left_of_a_template_and_fewer_products_are_the_first_of_more(records):
     for record in records:
         assert not re.search("[{}]", json.dumps([record.item["name"], record.item["full_description"]]))
         assert not re.search("[{}]", json.dumps(record.item["small_description"]))
         assert not re.search("[{}]", record.entry.get("instruction", ""))
-
-
-def test_fewer_products_are_the_first_of_more(records):
     assert list(generate(30, 0)) == records[:30]
     assert next(islice(generate(10**9, 0), 7, None)) == records[7]
     assert list(generate(30, 1)) != records[:30]
@@ -284,19 +260,13 @@ def test_shares_are_near_those_of_the_real_small_set(records, options):
     assert len({item["query"] for item in items[:1000]}) == near(246, abs=15)
 
 
-def test_products_have_at_most_fifty_values_and_some_have_hundreds_of_combinations(options):
+def test_values_are_at_most_fifty_differ_and_some_are_awkward(options):
     assert all(len(values) >= 2 for groups in options for values in groups.values())
     assert max(sum(map(len, groups.values())) for groups in options) <= 50
     assert 100 < max(prod(map(len, groups.values())) for groups in options) <= 150
-
-
-def test_no_value_stands_twice_on_a_page(options):
     for groups in options:
         values = [value for group in groups.values() for value in group]
         assert len(set(values)) == len(values)
-
-
-def test_some_values_are_awkward_as_in_the_real_set(options):
     values = [value for groups in options for group in groups.values() for value in group]
     for mark, least, most in (('"', 0.005, 0.06), (" | ", 0.008, 0.06), ("&", 0.0005, 0.02), ("  ", 0.0002, 0.01)):
         assert least < share(mark in value for value in values) < most, mark
@@ -372,16 +342,13 @@ def test_the_three_files_hold_the_records(tmp_path):
     assert notes == {record.item["asin"]: record.annotations for record in records if record.annotations}
 
 
-def test_files_that_are_there_are_replaced(tmp_path):
+def test_files_are_replaced_and_progress_reported(tmp_path):
     write_catalogue(tmp_path, 50, 0)
     items, _, _ = write_catalogue(tmp_path, 0, 0)
     assert json.loads(items.read_text(encoding="utf-8")) == []
     assert all(
         json.loads((tmp_path / name).read_text()) == {} for name in ("items_ins_v2.json", "items_human_ins.json")
     )
-
-
-def test_progress_is_reported_every_thousand_products(tmp_path):
     calls = []
     write_catalogue(tmp_path, 2500, 0, progress=lambda done, total: calls.append((done, total)))
     assert calls == [(1000, 2500), (2000, 2500)]

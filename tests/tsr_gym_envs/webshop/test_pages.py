@@ -49,35 +49,23 @@ def test_options_are_written_as_flask_writes_them(options):
     assert options_json(tuple(options.items())) == str(htmlsafe_json_dumps(options, sort_keys=True))
 
 
-def test_only_the_search_page_bears_the_shops_name():
-    assert [node.text for node in head("index", "Find it")] == ["WebShop", "Instruction: ", "Find it"]
-    assert [node.text for node in head("item_page", "Find it")] == ["Instruction:", "Find it"]
-    assert head("done", "Find it") == ()
-
-
-def test_options_are_marked_by_what_is_chosen_in_their_group():
+def test_options_are_marked_and_clicked_as_in_the_original_or_repaired():
     layout = laid_out(Page("item_page", row=0, options=(("size", "red"),)))
     options = [(node.text, node.clicked) for node in layout.nodes if node.role == "option"]
     assert options == [("color: red", False), ("blue", False), ("5", False), ("size: red", True)]
-
-
-def test_the_original_marks_what_stands_between_quotes_in_its_address():
     marks = '{"size": "red"}'
     layout = laid_out(Page("item_page", row=0, options=(("size", "red"),), marks=marks), unique=False, read=parse)
     options = [(node.text, node.clicked) for node in layout.nodes if node.role == "option"]
     assert options == [("red", True), ("blue", False), ("5", False), ("red", True)]
-
-
-def test_a_click_on_a_value_of_two_groups_goes_to_the_last_in_the_original():
     layout = laid_out(Page("item_page", row=0), unique=False, read=parse)
     assert layout.targets["red"] == ("size", "red")
     assert list(layout.targets)[-3:] == ["red", "blue", "5"]
-
-
-def test_attributes_have_a_page_only_where_that_is_wanted():
     for show_attrs in (False, True):
         targets = laid_out(Page("item_page", row=0), show_attrs=show_attrs).targets
         assert ("attributes" in targets) is show_attrs
+    assert [node.text for node in head("index", "Find it")] == ["WebShop", "Instruction: ", "Find it"]
+    assert [node.text for node in head("item_page", "Find it")] == ["Instruction:", "Find it"]
+    assert head("done", "Find it") == ()
 
 
 @pytest.mark.parametrize(("read", "num_lost"), [(parse, 2), (parse_kindly, 1)])
@@ -95,16 +83,11 @@ def test_the_line_of_choices_names_every_group():
 
 
 NODES = (
-    PageNode("text", " a feature "),
-    PageNode("text", " "),
-    PageNode("button", "Next >"),
-    PageNode("product", "B01", clicked=True),
-    PageNode("product", "B02"),
-    PageNode("option", "red", clicked=True),
-    PageNode("option", "blue"),
-    PageNode("option", "5", clicked=True),
+    PageNode("text", " a feature "), PageNode("text", " "), PageNode("button", "Next >"),
+    PageNode("product", "B01", clicked=True), PageNode("product", "B02"), PageNode("option", "red", clicked=True),
+    PageNode("option", "blue"), PageNode("option", "5", clicked=True),
     PageNode("chosen", "You have chosen color: red"),
-)
+)  # fmt: skip
 HEAD = (PageNode("text", "Instruction:"),)
 RICH = (
     "You have clicked 5.\nYou have clicked red.\nInstruction:\n a feature \n \n[button] Next > [button_]\n"

@@ -63,22 +63,16 @@ def test_pages_of_results_are_turned(rules):
     assert click(where, walk(where, "search[mug]"), "< prev") is None
 
 
-def test_the_original_turns_pages_without_end():
+def test_pages_turn_without_end_in_the_original_and_products_lead_back_to_theirs(rules):
     where = shop("original")
     state = walk(where, "search[nothing of that kind]", *["click[next >]"] * 9)
     assert state.number == 10
     assert click(shop(), walk(shop(), "search[nothing of that kind]"), "next >") is None
-
-
-def test_a_product_leads_back_to_its_page_of_results(rules):
     where = shop(rules)
     state = walk(where, "search[mug]", "click[next >]", "click[B000000012]")
     assert (state.page, state.row, state.opened) == ("item_page", 12, (12,))
     back = walk(where, "click[< prev]", start=state)
     assert (back.page, back.number, back.row, back.opened) == ("search_results", 2, -1, (12,))
-
-
-def test_products_that_are_not_listed_cannot_be_opened(rules):
     where = shop(rules)
     assert click(where, walk(where, "search[mug]"), "b000000012") is None
     assert click(where, START, "b000000000") is None
@@ -88,8 +82,7 @@ def test_options_are_chosen_replaced_and_forgotten(rules):
     where = shop(rules)
     state = walk(where, "search[mug]", "click[b000000000]", "click[5]", "click[red]", "click[6]", "click[6]")
     assert state.options == (("size", "6"), ("color", "red"))
-    seen = walk(where, "click[features]", "click[< prev]", start=state)
-    assert seen == state
+    assert walk(where, "click[features]", "click[< prev]", start=state) == state
     for way_out in ("click[< prev]", "search[mug]", "click[back to search]"):
         assert walk(where, way_out, start=state).options == ()
 
@@ -105,14 +98,10 @@ def test_sub_pages_open_and_close(rules, name):
     assert click(where, item, "attributes") is None
 
 
-def test_the_way_back_to_the_search_forgets_all_but_the_goal(rules):
+def test_the_way_back_forgets_all_but_the_goal_and_a_purchase_leads_to_its_receipt(rules):
     where = shop(rules)
     state = walk(where, "search[mug]", "click[b000000000]", "click[5]", "click[back to search]")
     assert state == START
-
-
-def test_a_purchase_leads_to_its_receipt(rules):
-    where = shop(rules)
     state = walk(where, "search[mug]", "click[b000000000]", "click[5]", "click[buy now]")
     assert (state.page, state.row, state.options) == ("done", 0, (("size", "5"),))
     assert click(where, state, "back to search") is None
@@ -213,16 +202,13 @@ def test_without_an_argument_nothing_is_asked(text):
     assert parse_kindly(text) == (text, None)
 
 
-def test_values_are_shown_with_their_group_where_they_could_be_mistaken():
+def test_values_that_could_be_mistaken_are_shown_with_their_group():
     groups = (("frame", ("red", "blue", "blue")), ("lens", ("red", "search", "5")))
     labels = dict(option_labels(product(0, "Glasses", options=groups), unique=True))
     assert labels["frame"] == (("frame: red", "red"), ("blue", "blue"), ("blue", "blue"))
     assert labels["lens"] == (("lens: red", "red"), ("lens: search", "search"), ("5", "5"))
     plain = dict(option_labels(product(0, "Glasses", options=groups), unique=False))
     assert plain["lens"] == (("red", "red"), ("search", "search"), ("5", "5"))
-
-
-def test_every_button_could_be_mistaken():
     labels = option_labels(product(0, "Mug", options=(("size", BUTTONS),)), unique=True)
     assert [label for label, _ in labels[0][1]] == [f"size: {name}" for name in BUTTONS]
 
@@ -258,9 +244,16 @@ def test_a_page_lists_ten_products_and_whether_more_follow():
     assert page_of(ORIGINAL, RESULTS._replace(number=7)).rows == ()
 
 
-def test_opened_products_are_marked_where_they_are_listed():
+def test_opened_products_are_marked_and_goals_differ_in_the_instruction_alone():
     page = page_of(FIXED, RESULTS._replace(number=2, opened=(3, 11)))
     assert page == Page("search_results", (10, 11), (11,), 2, 12, False)
+    shop = tiny_shop(FEW_MUGS, [GOALS[0], goal(FEW_MUGS[1], "Get me another")])
+    first, second = (page_text(shop, ITEM._replace(goal=number), "text") for number in (0, 1))
+    assert first != second
+    assert first.replace("Find me a mug", "Get me another") == second
+    shop = tiny_shop(FEW_MUGS, GOALS, repairs_of("fixed", ["page_state"]))
+    assert page_of(shop, RESULTS._replace(number=2)).has_next
+    assert page_of(shop, ITEM).marks is None
 
 
 def test_the_original_cannot_show_some_options_as_chosen_and_shows_others_wrongly():
@@ -275,8 +268,7 @@ def test_the_original_cannot_show_some_options_as_chosen_and_shows_others_wrongl
 
 def test_quotes_in_a_query_or_a_key_can_choose_options_in_the_original():
     for state in (ITEM._replace(options=(), keywords=('"red"',)), ITEM._replace(options=(), session='"red"')):
-        assert chosen(ORIGINAL, state) == ["red", "red"]
-        assert chosen(FIXED, state) == []
+        assert (chosen(ORIGINAL, state), chosen(FIXED, state)) == (["red", "red"], [])
 
 
 def test_the_originals_page_name_is_the_first_that_its_address_holds():
@@ -290,16 +282,3 @@ def test_clickables_are_buttons_then_products_then_options():
     assert clickables(FIXED, ShopState(0, "s")) == ("search",)
     assert clickables(FIXED, RESULTS._replace(number=2)) == ("back to search", "< prev", "b000000010", "b000000011")
     assert clickables(FIXED, ITEM._replace(page="done")) == ()
-
-
-def test_pages_of_two_goals_differ_in_the_instruction_alone():
-    shop = tiny_shop(FEW_MUGS, [GOALS[0], goal(FEW_MUGS[1], "Get me another")])
-    first, second = (page_text(shop, ITEM._replace(goal=number), "text") for number in (0, 1))
-    assert first != second
-    assert first.replace("Find me a mug", "Get me another") == second
-
-
-def test_each_repair_can_be_left_out_alone():
-    shop = tiny_shop(FEW_MUGS, GOALS, repairs_of("fixed", ["page_state"]))
-    assert page_of(shop, RESULTS._replace(number=2)).has_next
-    assert page_of(shop, ITEM).marks is None

@@ -88,9 +88,6 @@ def test_equal_settings_share_a_shop(settings_of):
     others = [open_shop(settings_of(**given)) for given in ({"human_goals": True}, {"show_attrs": True})]
     assert shop not in others
     assert open_shop(settings_of(), noun_fn=str.split) is not shop
-
-
-def test_a_shop_is_what_the_settings_say(settings_of):
     shop = open_shop(settings_of(rules="original", human_goals=True, limit_goals=3, show_attrs=True), str.split)
     assert (shop.repairs, shop.show_attrs, shop.parse) == (RULES["original"], True, parse)
     assert (len(shop.goals), shop.noun_fn("a b"), shop.noun_source) == (3, ["a", "b"], "injected")
@@ -143,8 +140,7 @@ def test_a_number_names_a_goal_and_a_key_belongs_to_one(goals):
     assert original.begin(session="5") == ("5", 5)
     key, goal = original.begin(session="6")
     assert goal != 6
-    assert original.begin(session=6) == ("6", goal)
-    assert original.begin(goal=6) == ("6", 6)
+    assert (original.begin(session=6), original.begin(goal=6)) == (("6", goal), ("6", 6))
 
 
 def test_known_sessions_draw_no_random_numbers(goals):
@@ -156,18 +152,12 @@ def test_known_sessions_draw_no_random_numbers(goals):
     assert original.stream.dice == dice
 
 
-def test_only_so_many_sessions_are_remembered(goals):
+def test_sessions_are_remembered_by_key_and_a_seed_decides_a_sequence(goals):
     original = Original(goals)
     for number in range(MAX_KNOWN + 9):
         original.begin(session=number)
     assert [key for key, _ in original.stream.known] == [str(number) for number in range(9, MAX_KNOWN + 9)]
-
-
-def test_prefixes_belong_to_keys(goals):
     assert Original(goals, session_prefix="p_").begin(session=7) == ("p_7", 7)
-
-
-def test_a_seed_decides_a_whole_sequence(goals):
     first, again, other = (Original(goals, stream_from(seed)) for seed in (3, np.int64(3), 4))
     sequences = [[original.begin() for _ in range(5)] for original in (first, again, other)]
     assert sequences[0] == sequences[1] != sequences[2]
@@ -238,22 +228,19 @@ def test_every_golden_query_finds_what_lucene_finds(engine, golden):
     assert len(rows) > 200
 
 
-def test_rows_are_those_of_the_ids(engine, real_catalogue, golden):
+def test_engines_find_rows_of_ids_for_any_query(engine, real_catalogue, golden):
+    for query in ("", " ", "the", "qzxv"):
+        assert engine.search(query) == []
+        assert engine.rows(query) == ()
+    for query in ("\ud83d", "\x00 red", "red " * 5000, '"+title:*~[', "\u200d\ufe0f", "\U0001f468\u200d\U0001f469"):
+        assert len(engine.rows(query)) == len(engine.search(query)) <= 50
+    for other in (copy.deepcopy(engine), pickle.loads(pickle.dumps(engine))):
+        assert other.search("red shoes") == engine.search("red shoes")
+    assert len(pickle.dumps(engine)) < 1000
     for row in golden("webshop/search.jsonl")[::20]:
         hits = engine.search(row["query"], 20)
         assert engine.rows(row["query"], 20) == tuple(real_catalogue.row_of(asin) for asin, _ in hits)
         assert engine.rows(row["query"], 5) == engine.rows(row["query"], 20)[:5]
-
-
-def test_queries_without_a_known_word_find_nothing(engine):
-    for query in ("", " ", "the", "qzxv"):
-        assert engine.search(query) == []
-        assert engine.rows(query) == ()
-
-
-def test_an_agent_may_ask_for_anything(engine):
-    for query in ("\ud83d", "\x00 red", "red " * 5000, '"+title:*~[', "\u200d\ufe0f", "\U0001f468\u200d\U0001f469"):
-        assert len(engine.rows(query)) == len(engine.search(query)) <= 50
 
 
 def test_products_are_found_by_options_and_first_bullets_but_not_by_ids(tmp_path):
@@ -272,12 +259,6 @@ def test_a_catalogue_may_be_named_by_its_folder(tmp_path, monkeypatch):
     assert open_index(str(files)).search("soft shirts")[0][0] == "B000000001"
     store = import_catalogue(files, tmp_path / "out")
     assert open_index(tmp_path / "out") is open_index(store)
-
-
-def test_copies_and_pickles_find_the_same(engine):
-    for other in (copy.deepcopy(engine), pickle.loads(pickle.dumps(engine))):
-        assert other.search("red shoes") == engine.search("red shoes")
-    assert len(pickle.dumps(engine)) < 1000
 
 
 def test_unknown_engines_and_damaged_indexes_are_reported(tmp_path):

@@ -220,13 +220,18 @@ def test_a_search_of_full_length_is_taken_and_blanks_are_tidied(client):
     assert BeautifulSoup(page.text, "html.parser").select_one("form.quick input")["value"] == "shirt soft"
 
 
-def test_queries_are_text_on_every_page(client):
+def test_queries_and_products_are_text_on_every_page(client):
     query = "\"><script>alert(1)</script> ]click[buy now] {{ 7 * 7 }} ' onfocus=alert(1) autofocus"
     page = client.get("/1/0/search", params={"keywords": query})
     assert page.status_code == 200
     soup = BeautifulSoup(page.text, "html.parser")
     assert soup.select_one("form.quick input")["value"] == query.lower()
     harmless(page)
+    pages = shop_through(client)
+    pages += [follow(client, pages[2], "Features"), client.get("/1/0/click", params={"name": EVIL})]
+    for page in pages:
+        harmless(page)
+    assert all(EVIL in BeautifulSoup(page.text, "html.parser").get_text() for page in pages)
 
 
 def harmless(page):
@@ -237,14 +242,6 @@ def harmless(page):
         assert not [name for name in tag.attrs if name.startswith("on") or name in ("style", "srcdoc")]
         for name in ("href", "src", "action"):
             assert name not in tag.attrs or re.match(r"/(?!/)", tag[name]), tag
-
-
-def test_texts_of_products_are_text_on_every_page(client):
-    pages = shop_through(client)
-    pages += [follow(client, pages[2], "Features"), client.get("/1/0/click", params={"name": EVIL})]
-    for page in pages:
-        harmless(page)
-    assert all(EVIL in BeautifulSoup(page.text, "html.parser").get_text() for page in pages)
 
 
 def test_every_option_of_a_product_can_be_chosen_by_its_link(client):
@@ -305,8 +302,7 @@ def test_all_answers_carry_the_headers_that_keep_them_to_themselves(client):
 
 
 def test_the_cookie_is_for_the_shop_alone(shop):
-    answer = httpx.get(shop[0])
-    name, _, rest = answer.headers["set-cookie"].partition("=")
+    name, _, rest = httpx.get(shop[0]).headers["set-cookie"].partition("=")
     token, *rules = rest.split("; ")
     assert name == f"webshop_{shop[0].rpartition(':')[2]}"
     assert len(token) == 43
@@ -334,8 +330,7 @@ def test_visitors_have_trips_of_their_own(shop):
     with shopper(shop[0]) as first, shopper(shop[0]) as other:
         first.get("/")
         other.get("/")
-        page = search(first, first.get("/1/0"), "shirt")
-        assert other.get(where(page)).status_code == 404
+        assert other.get(where(search(first, first.get("/1/0"), "shirt"))).status_code == 404
         search(other, other.get("/1/0"), "soft")
         assert 'value="shirt"' in first.get("/1/1").text
         assert 'value="soft"' in other.get("/1/1").text

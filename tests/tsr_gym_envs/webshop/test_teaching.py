@@ -38,16 +38,10 @@ def test_the_teacher_goes_back_from_what_lacks_an_option_while_there_is_time():
     assert trip(shop_env(goals=only), teacher_turn)[1:] == ["click [ r1 ]", "click [ 5 ]", "click [ buy ]"]
 
 
-def test_the_teacher_reads_pages_and_not_the_goal():
+def test_the_teacher_reads_pages_takes_the_longest_options_and_asks_for_less():
     shown, hidden = shop_env(), shop_env(goals=[goal(PRODUCTS[1], TEXT, options=[("lid", "red")])])
     assert trip(shown, teacher_turn) == trip(hidden, teacher_turn)
-
-
-def test_without_spelled_out_options_the_teacher_takes_the_longest_that_the_instruction_contains():
     assert trip(shop_env(number=1), teacher_turn)[2:] == ["click [ 5 oz ]", "click [ buy ]"]
-
-
-def test_where_nothing_is_found_the_teacher_asks_for_less():
     goals = [goal(PRODUCTS[0], "socks made of wool")]
     assert trip(shop_env(goals=goals, max_turns=3), teacher_turn) == [
         "search [ socks made wool ]",
@@ -143,37 +137,22 @@ def shopping(shopper, rules="fixed", products=WARES, goals=GOALS, **limits):
     return actions
 
 
-def test_the_rule_is_to_search_open_choose_the_options_of_the_instruction_and_buy():
+def test_the_rule_plays_by_the_page_alone_and_the_oracle_within_its_turns():
     asked = "search[a steel mug with color: navy, and price lower than 20.00 dollars]"
     assert shopping(RuleShopper()) == [asked, MUG, "click[navy]", "click[buy now]"]
     assert shopping(FirstHitShopper()) == [asked, MUG, "click[buy now]"]
-
-
-def test_of_several_values_in_the_instruction_the_rule_takes_the_first_on_the_page():
     goals = [goal(WARES[0], "a steel mug, 12 oz, navy blue")]
     assert shopping(RuleShopper(), goals=goals)[2:] == ["click[blue]", "click[12 oz]", "click[buy now]"]
-
-
-def test_the_rule_looks_at_nothing_but_the_page():
     hidden = [goal(WARES[0], "a steel mug", options=[("color", "navy")])]
     assert shopping(RuleShopper(), goals=hidden)[2:] == ["click[buy now]"]
-
-
-def test_where_nothing_is_found_the_rule_goes_back():
     assert shopping(RuleShopper(), goals=[goal(WARES[0], "socks")])[:3] == [
         "search[socks, and price lower than 20.00 dollars]",
         "click[back to search]",
         "search[socks, and price lower than 20.00 dollars]",
     ]
-
-
-def test_from_a_sub_page_the_rule_returns_to_the_product():
     shop = tiny_shop(WARES, GOALS)
     state = ShopState(0, "0", page="item_sub_page", keywords=("mug",), row=0, sub="Features")
     assert RuleShopper().act(fake_env(shop, state)) == "click[< prev]"
-
-
-def test_the_oracle_leaves_out_options_when_turns_run_short():
     opened = ["search[Steel mug]", MUG]
     assert shopping(OracleShopper()) == [*opened, "click[navy]", "click[buy now]"]
     assert shopping(OracleShopper(), max_turns=4) == [*opened, "click[navy]", "click[buy now]"]

@@ -86,9 +86,15 @@ def child():
     made.stop()
 
 
-def test_a_child_is_another_process_that_stays(child):
+def test_a_child_is_a_process_that_stays_and_its_errors_are_reported(child):
     assert child.ask("add", 2, 3) == 5
     assert child.ask("pid") == child.ask("pid") != os.getpid()
+    before = child.ask("pid")
+    with pytest.raises(InterpreterFailed, match="ValueError: a fault of the library"):
+        child.ask("fail")
+    assert child.ask("pid") == before
+    with pytest.raises(MissingExtra, match=r"pip install 'tsr-gym\[jericho\]'"):
+        child.ask("missing")
 
 
 @pytest.mark.parametrize("end", [("hang",), ("end", 3), ("shot", signal.SIGSEGV)], ids=str)
@@ -131,18 +137,6 @@ def test_a_limit_that_is_no_time_is_refused(seconds):
         StoryEnv((), max_turns=5, max_seconds=seconds, render_mode=None)
 
 
-def test_an_error_of_an_operation_is_told_and_the_process_stays(child):
-    before = child.ask("pid")
-    with pytest.raises(InterpreterFailed, match="ValueError: a fault of the library"):
-        child.ask("fail")
-    assert child.ask("pid") == before
-
-
-def test_a_missing_library_is_the_extra_that_brings_it(child):
-    with pytest.raises(MissingExtra, match=r"pip install 'tsr-gym\[jericho\]'"):
-        child.ask("missing")
-
-
 def test_what_a_child_makes_does_not_depend_on_the_hashes_of_its_parent(child, monkeypatch):
     monkeypatch.setenv("PYTHONHASHSEED", "7")
     other = Child(OPERATIONS)
@@ -164,8 +158,7 @@ def test_a_forked_process_starts_a_child_of_its_own(child):
     if forked == 0:
         # Nothing of the tests may run on here.
         try:
-            other = child.ask("pid")
-            os.write(theirs, str(other).encode())
+            os.write(theirs, str(child.ask("pid")).encode())
             child.stop()
         finally:
             os._exit(0)

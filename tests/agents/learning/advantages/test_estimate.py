@@ -38,27 +38,15 @@ from tsr_gym.agents.learning.batch import collate
 
 SEEDS = range(4)
 ESTIMATORS = {
-    "grpo": grpo,
-    "grpo on naive": partial(grpo, baseline="naive"),
-    "dr_grpo": dr_grpo,
-    "rloo": rloo,
-    "rloo per kind": partial(rloo, baseline="per_kind"),
-    "reinforce_pp": reinforce_pp,
-    "reinforce_pp bare": partial(reinforce_pp, subtract="nothing", gamma=0.9),
-    "tree_grpo": tree_grpo,
-    "tspo": tspo,
-    "tspo zeros": partial(tspo, ragged="zero", groups="all"),
-    "tspo last": partial(tspo, ragged="last"),
-    "mt_grpo": mt_grpo,
-    "turn_rloo": partial(turn_rloo, turn_weight=0.5),
-    "gigpo": gigpo,
-    "treerl": treerl,
-    "treerl ancestors": partial(treerl, local="ancestors", recentre="token"),
-    "treepo": treepo,
-    "treepo by size": partial(treepo, weighting="size", drop_flat=True),
-    "tree_backup": tree_backup,
+    "grpo": grpo, "grpo on naive": partial(grpo, baseline="naive"), "dr_grpo": dr_grpo, "rloo": rloo,
+    "rloo per kind": partial(rloo, baseline="per_kind"), "reinforce_pp": reinforce_pp,
+    "reinforce_pp bare": partial(reinforce_pp, subtract="nothing", gamma=0.9), "tree_grpo": tree_grpo, "tspo": tspo,
+    "tspo zeros": partial(tspo, ragged="zero", groups="all"), "tspo last": partial(tspo, ragged="last"),
+    "mt_grpo": mt_grpo, "turn_rloo": partial(turn_rloo, turn_weight=0.5), "gigpo": gigpo, "treerl": treerl,
+    "treerl ancestors": partial(treerl, local="ancestors", recentre="token"), "treepo": treepo,
+    "treepo by size": partial(treepo, weighting="size", drop_flat=True), "tree_backup": tree_backup,
     "tree_backup softmax": partial(tree_backup, backup="child_softmax", by="score", scale="std", centre="mean"),
-}
+}  # fmt: skip
 WHITENED = [ESTIMATORS[name] for name in ("reinforce_pp", "reinforce_pp bare", "treepo", "treepo by size")]
 every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS)
 
@@ -105,16 +93,12 @@ def test_a_group_does_not_feel_the_others_unless_it_is_whitened(estimator):
 
 
 @every_estimator
-def test_nothing_is_learned_where_everything_was_worth_the_same(estimator):
+def test_nothing_is_learned_where_everything_was_worth_the_same_or_stands_alone(estimator):
     batch = batch_of([path((1, 0.1), (2, 0.1)), path((1, 0.1), (3, 0.1)), path((4, 0.1), (5, 0.1))])
     actual = estimator(batch)
     # Without a baseline early turns, after which more is earned, are worth more.
     if estimator is not ESTIMATORS["reinforce_pp bare"]:
         assert torch.count_nonzero(actual) == 0
-
-
-@every_estimator
-def test_one_trajectory_alone_teaches_nothing(estimator):
     batch = batch_of([path((1, 0.5), (2, 1.0))])
     if estimator is not ESTIMATORS["reinforce_pp bare"]:
         assert torch.count_nonzero(estimator(batch)) == 0
@@ -180,8 +164,7 @@ def test_dividing_by_how_many_share_a_turn_counts_it_once(seed):
     plain = grpo(batch)
     for node in batch.node.unique().tolist():
         copies = batch.node == node
-        rows = copies.any(dim=1)
-        by_hand[copies] = plain[copies] / int(rows.sum())
+        by_hand[copies] = plain[copies] / int(copies.any(dim=1).sum())
     torch.testing.assert_close(estimate(batch, contrast, prefix=1.0), by_hand * batch.sampled, atol=1e-6, rtol=1e-5)
     half = estimate(batch, contrast, prefix=0.5)
     torch.testing.assert_close(half**2, by_hand * plain * batch.sampled, atol=1e-5, rtol=1e-4)
@@ -190,15 +173,13 @@ def test_dividing_by_how_many_share_a_turn_counts_it_once(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_within_a_tree_advantages_sum_to_nothing_so_what_all_share_learns_nothing(seed):
     batch = collate(random_groups(seed))
-    intra = tree_grpo(batch, inter=0.0)
-    per_trajectory = torch.tensor(by_trajectory(batch, intra))
+    per_trajectory = torch.tensor(by_trajectory(batch, tree_grpo(batch, inter=0.0)))
     trees = torch.zeros(batch.num_trajectories, dtype=torch.int64)
     trees[batch.trajectory] = batch.tree
     assert torch.zeros(int(trees.max()) + 1).index_add(0, trees, per_trajectory).abs().max() < 1e-4
     once = tree_grpo(batch, inter=0.0, prefix="once")
     table = table_of(batch)
-    leaves = torch.bincount(table.tree[table.is_first])
-    whole = table.sharers == leaves[table.tree]
+    whole = table.sharers == torch.bincount(table.tree[table.is_first])[table.tree]
     assert once[table.row, table.column][whole[table.entry]].abs().sum() < 1e-4
 
 
@@ -247,7 +228,7 @@ def test_more_on_every_return_of_a_group_changes_no_comparison(seed):
         nearly(flat(of_groups(raised, estimator)), flat(of_groups(groups, estimator)))
 
 
-def test_contrasts_are_added_or_averaged_over_those_that_count():
+def test_contrasts_are_added_or_averaged_and_nodes_of_a_depth_compared():
     # One tree of three leaves below two turns, and a tree of one leaf.
     batch = batch_of([leaf([1, 2], 0.0), leaf([1, 3], 3.0), leaf([4], 6.0), leaf([1], 11.0, tree=1)])
     within_prompt, within_tree = Contrast(), Contrast("tree")
@@ -258,6 +239,9 @@ def test_contrasts_are_added_or_averaged_over_those_that_count():
     # Four were compared in the prompt, three in the tree: (4 * -5 + 3 * -3) / 7 and so on.
     size = estimate(batch, within_prompt, within_tree, combine="size")
     assert by_trajectory(batch, size) == pytest.approx([-29 / 7, -8 / 7, 13 / 7, 6.0])
+    # BranchGRPO: V of 1 is 1.5, of 4 is 6: mean 3.75. Below: 0 and 3 around 1.5. The other tree stands alone.
+    actual = estimate(batch, Contrast("depth", unit="node", of=Backup(kind="leaf_mean")))
+    assert by_turn(batch, actual) == [[-2.25, -1.5], [-2.25, 1.5], [2.25], [0.0]]
 
 
 def test_a_node_can_have_the_mean_of_what_the_paths_through_it_have():
@@ -280,13 +264,6 @@ def test_units_count_once_each():
     # Two steps against one: mean 2. Four tokens against one: mean 8/5.
     assert by_trajectory(batch, estimate(batch, Contrast(unit="step"))) == [-1.0, 2.0]
     assert by_trajectory(batch, estimate(batch, Contrast(unit="token"))) == pytest.approx([1 - 1.6, 4 - 1.6])
-
-
-def test_nodes_at_the_same_depth_of_a_tree_can_be_compared():
-    # BranchGRPO: V of 1 is 1.5, of 4 is 6: mean 3.75. Below: 0 and 3 around 1.5. The other tree stands alone.
-    batch = batch_of([leaf([1, 2], 0.0), leaf([1, 3], 3.0), leaf([4], 6.0), leaf([1], 11.0, tree=1)])
-    actual = estimate(batch, Contrast("depth", unit="node", of=Backup(kind="leaf_mean")))
-    assert by_turn(batch, actual) == [[-2.25, -1.5], [-2.25, 1.5], [2.25], [0.0]]
 
 
 def test_rewards_can_be_compared_first_and_added_up_later():
@@ -328,19 +305,3 @@ def test_two_trees_with_the_same_number_are_refused_where_nodes_matter():
 def test_choices_that_contradict_each_other_are_refused(choices, message):
     with pytest.raises(ValueError, match=message):
         Contrast(**choices)
-
-
-def test_the_worked_example_of_two_trajectories_that_share_a_turn():
-    """Its table stands at the top of grpo.py."""
-    batch = batch_of([leaf([1, 2], 4.0), leaf([1, 3], 0.0)])
-    assert by_turn(batch, estimate(batch, Contrast())) == [[2.0, 2.0], [-2.0, -2.0]]
-    nodes = Contrast("siblings", unit="node", of=Backup(kind="child_mean"))
-    assert by_turn(batch, estimate(batch, nodes)) == [[0.0, 2.0], [0.0, -2.0]]
-
-
-def test_a_missing_turn_is_a_zero_or_the_last_value_before_it():
-    batch = batch_of([path((-1, 3.0)), path((-1, 1.0), (-1, 5.0)), path((-1, 2.0), (-1, 4.0), (-1, 6.0))])
-    for ragged, second, third in (("zero", 3.0, 2.0), ("last", 4.0, 14 / 3)):
-        contrast = Contrast("turn", unit="step", ragged=ragged, of=Backup(rewards="turn"))
-        actual = by_turn(batch, estimate(batch, contrast))
-        assert actual[2][1:] == pytest.approx([4.0 - second, 6.0 - third])

@@ -41,16 +41,9 @@ def walk(moves, success=False, **more):
 
 # Six states: s leads to t and u, u to t and v, t to the goal; v is a loop and an end, x is a candidate that was left.
 SIX = [
-    edge("sa", "t"),
-    edge("tg", "g", GOAL),
-    edge("sb", "u"),
-    edge("ua", "t"),
-    edge("ub", "v"),
-    edge("vc", "v"),
-    edge("vd", "z", END),
-    edge("sc", "x"),
-    edge("ud", "s"),
-]
+    edge("sa", "t"), edge("tg", "g", GOAL), edge("sb", "u"), edge("ua", "t"), edge("ub", "v"), edge("vc", "v"),
+    edge("vd", "z", END), edge("sc", "x"), edge("ud", "s"),
+]  # fmt: skip
 
 
 def valued(edges, **numbers):
@@ -161,8 +154,7 @@ def test_trajectories_alone_make_a_graph_where_there_are_no_trees():
 
 def test_states_and_moves_of_other_groups_are_others():
     one, other = walk("sa", success=True), walk("sb")
-    batch = batch_of([one, one], [other, other])
-    assert not graph(batch).any()
+    assert not graph(batch_of([one, one], [other, other])).any()
 
 
 # Oracles that know nothing of tensors.

@@ -42,7 +42,7 @@ INTRA = [-1.0, 0.0, 1.0, 0.0]
 INTER = [distance / sqrt(20 / 3) for distance in (-3, -1, 1, 3)]
 
 
-def test_a_leaf_is_compared_within_its_tree_and_within_its_prompt():
+def test_tree_grpo_by_hand():
     batch = forest()
     expected = [intra + inter for intra, inter in zip(INTRA, INTER, strict=True)]
     assert by_trajectory(batch, tree_grpo(batch)) == pytest.approx(expected, abs=1e-5)
@@ -50,15 +50,7 @@ def test_a_leaf_is_compared_within_its_tree_and_within_its_prompt():
     assert by_trajectory(batch, tree_grpo(batch, intra=0.0, inter=2.0)) == pytest.approx(
         [2 * inter for inter in INTER], abs=1e-5
     )
-
-
-def test_the_only_leaf_of_a_tree_has_its_return_where_the_published_code_is_wanted():
-    batch = forest()
     assert by_trajectory(batch, tree_grpo(batch, inter=0.0, alone="raw"))[3] == 6.0
-
-
-def test_a_shared_turn_stands_there_once_per_leaf_or_once_with_the_sum():
-    batch = forest()
     assert by_turn(batch, tree_grpo(batch, inter=0.0)) == [
         pytest.approx([-1, -1], abs=1e-5),
         pytest.approx([0, 0], abs=1e-5),
@@ -80,26 +72,15 @@ def test_returns_that_differ_by_rounding_are_equal():
 TREEPO_LEAVES = [leaf([1, 3], 0.0), leaf([1, 2, 4], 3.0), leaf([1, 2, 5], 3.0), leaf([6], 6.0)]
 
 
-def test_a_return_is_compared_below_every_ancestor_and_these_are_averaged():
+def test_treepo_by_hand():
     # Mean 3 of all, 2 below turn 1, 3 below turn 2.
     batch = batch_of(TREEPO_LEAVES)
     actual = by_trajectory(batch, treepo(batch, whiten=False))
     assert actual == pytest.approx([(-3 - 2) / 2, (0 + 1 + 0) / 3, (0 + 1 + 0) / 3, 3])
-
-
-def test_ancestors_can_count_as_much_as_they_have_leaves():
-    batch = batch_of(TREEPO_LEAVES)
     actual = by_trajectory(batch, treepo(batch, whiten=False, weighting="size"))
     assert actual == pytest.approx([(4 * -3 + 3 * -2) / 7, (0 + 3 * 1 + 0) / 9, (0 + 3 * 1 + 0) / 9, 3])
-
-
-def test_ancestors_whose_leaves_are_equal_can_be_left_out():
-    batch = batch_of(TREEPO_LEAVES)
     actual = by_trajectory(batch, treepo(batch, whiten=False, drop_flat=True))
     assert actual == pytest.approx([-2.5, 0.5, 0.5, 3])
-
-
-def test_the_prompt_always_counts():
     batch = batch_of([leaf([1], 2.0), leaf([2], 2.0)])
     assert by_trajectory(batch, treepo(batch, whiten=False, drop_flat=True)) == [0, 0]
     alone = batch_of([leaf([1], 2.0)])
@@ -111,35 +92,15 @@ def test_the_prompt_always_counts():
 TREERL_LEAVES = [leaf([1, 2], 0.0), leaf([1, 3], 3.0), leaf([4], 6.0)]
 
 
-def test_a_turn_is_worth_its_leaves_against_the_root_and_against_its_parent():
+def test_treerl_by_hand():
     # V of 1 is -2.25, of 2 is -4.5, of 3 is 0, of 4 is 4.5, of the root 0.
     # Twice V for first turns; -4.5 - 2.25 and 0 + 2.25 below.
     batch = batch_of(TREERL_LEAVES)
-    original = by_turn(batch, treerl(batch, prefix=0.0))
-    assert original == [[-4.5, -6.75], [-4.5, 2.25], [9.0]]
-
-
-def test_shared_turns_are_divided_by_the_root_of_their_number_of_leaves():
-    batch = batch_of(TREERL_LEAVES)
-    assert by_turn(batch, treerl(batch))[0] == pytest.approx([-4.5 / 2**0.5, -6.75])
-    assert by_turn(batch, treerl(batch, prefix=1.0))[0] == pytest.approx([-2.25, -6.75])
-
-
-def test_trees_of_a_prompt_hang_under_one_root():
-    batch = batch_of([leaf([1], 0.0), leaf([1], 2.0, tree=1)])
-    assert by_turn(batch, treerl(batch)) == [[-4.0], [4.0]]
-
-
-def test_the_second_part_can_be_taken_over_all_ancestors():
+    assert by_turn(batch, treerl(batch, prefix=0.0)) == [[-4.5, -6.75], [-4.5, 2.25], [9.0]]
     # Of 2: its distances from the root, -4.5, and from its parent, -2.25, have the mean -3.375.
-    batch = batch_of(TREERL_LEAVES)
     actual = by_turn(batch, treerl(batch, local="ancestors", prefix=0.0))
     assert actual == [pytest.approx([-4.5, -4.5 - 3.375]), pytest.approx([-4.5, 0 + 1.125]), pytest.approx([9.0])]
-
-
-def test_the_first_part_can_be_taken_around_the_mean_of_all_steps():
     # V of the five steps in the batch: -2.25, -4.5, -2.25, 0, 4.5: mean -0.9.
-    batch = batch_of(TREERL_LEAVES)
     actual = by_turn(batch, treerl(batch, recentre="step", prefix=0.0))
     assert actual[2] == pytest.approx([4.5 + 0.9 + 4.5])
 
@@ -182,19 +143,15 @@ LEAVES = [leaf([1, 2], 0.0), leaf([1, 3, 4], 4.0), leaf([5], 5.0)]
 ALL = {"prefix": 0.0}
 
 
-def test_every_candidate_is_compared_with_its_siblings():
+def test_candidates_are_compared_with_siblings_and_shared_turns_count_by_their_probability_or_once():
     # V: 2 is 0, 3 and 4 are 4, 1 is 2, 5 is 5. Against the others: 1 has 2 - 5, 5 has 5 - 2, 2 has 0 - 4, 3 has 4 - 0.
     # 4 has no sibling: it continues 3.
     batch = batch_of(LEAVES)
     assert by_turn(batch, tree_backup(batch, **ALL)) == [[-3, -4], [-3, 4, 4], [3]]
     assert by_turn(batch, tree_backup(batch, centre="mean", **ALL)) == [[-1.5, -2], [-1.5, 2, 2], [1.5]]
     assert by_turn(batch, tree_backup(batch, only_child="zero", **ALL)) == [[-3, -4], [-3, 4, 0], [3]]
-
-
-def test_a_shared_turn_counts_as_often_as_the_policy_comes_by_it_or_once():
     # Three leaves. First turns are one half each, shared by two leaves or by one; below the first, each again one half
     # of its half, and the only child as much as its parent: 3 / 4, 3 / 2 and 3 / 4 of the advantages.
-    batch = batch_of(LEAVES)
     assert by_turn(batch, tree_backup(batch)) == [[-2.25, -3], [-2.25, 3, 3], [4.5]]
     assert by_turn(batch, tree_backup(batch, prefix=1.0)) == [[-1.5, -4], [-1.5, 4, 4], [3]]
 
@@ -206,11 +163,13 @@ def test_turns_below_those_that_were_followed_count_for_those_that_were_left():
     assert actual == [pytest.approx([1.5 * value for value in turns]) for turns in once]
 
 
-def test_children_count_equally_unless_leaves_are_to_count():
+def test_children_count_equally_unless_leaves_are_to_count_and_first_turns_are_siblings():
     # 1 has the children 2, with leaves 0 and 2, and 5 with 4: (1 + 4) / 2 or (0 + 2 + 4) / 3.
     batch = batch_of([leaf([1, 2, 3], 0.0), leaf([1, 2, 4], 2.0), leaf([1, 5], 4.0), leaf([6], 0.0)])
     assert by_turn(batch, tree_backup(batch, **ALL))[3] == [-2.5]
     assert by_turn(batch, tree_backup(batch, backup="leaf_mean", **ALL))[3] == [-2.0]
+    batch = batch_of([leaf([1], 0.0), leaf([1], 2.0, tree=1), leaf([2], 4.0, tree=1)])
+    assert by_turn(batch, tree_backup(batch, **ALL)) == [[-3], [0], [3]]
 
 
 def test_children_can_be_weighted_by_score_or_surprisal():
@@ -222,11 +181,6 @@ def test_children_can_be_weighted_by_score_or_surprisal():
     share = exp(1) / (exp(3) + exp(1))
     by_surprisal = tree_backup(batch, backup="child_softmax", **ALL)
     assert by_turn(batch, by_surprisal)[2] == pytest.approx([-8 * share])
-
-
-def test_first_turns_of_all_trees_of_a_prompt_are_siblings():
-    batch = batch_of([leaf([1], 0.0), leaf([1], 2.0, tree=1), leaf([2], 4.0, tree=1)])
-    assert by_turn(batch, tree_backup(batch, **ALL)) == [[-3], [0], [3]]
 
 
 def test_what_a_left_branch_is_worth_is_chosen():
@@ -300,8 +254,7 @@ def test_a_left_branch_is_completed_by_what_failures_that_went_on_still_earned()
     # After turn 0 the failures of the group still earned -.2 - .4 and -.6 - .6: -.9 on average. After turn 1, -.4 and
     # -.6: -.5. The success is no failure, and the failure of one turn is no evidence for later ones.
     failures = [path((1, -0.1), (2, -0.2), (3, -0.4)), path((4, -0.3), (5, -0.6), (6, -0.6)), path((7, -2.0))]
-    success = played([8, 9, 10], end=10.0)
-    batch = batch_of([*failures, success, left([11]), left([12, 13])])
+    batch = batch_of([*failures, played([8, 9, 10], end=10.0), left([11]), left([12, 13])])
     table = table_of(batch)
     actual = rewards_of(table, Backup()).values[table.is_last].tolist()
     assert actual == pytest.approx([-0.7, -1.5, -2.0, 9.7, -0.1 - 0.9, -0.2 - 0.5])
@@ -314,9 +267,6 @@ def test_a_left_branch_is_completed_by_what_failures_that_went_on_still_earned()
     assert rewards_of(table, Backup(unfinished="return")).values[table.is_last].tolist()[-2:] == pytest.approx(
         [-0.1, -0.2]
     )
-
-
-def test_without_a_failure_that_went_on_a_left_branch_is_worth_what_it_earned():
     batch = batch_of([played([1, 2], end=1.0), left([3])])
     table = table_of(batch)
     assert rewards_of(table, Backup()).values[table.is_last].tolist() == pytest.approx([0.8, -0.1])

@@ -25,8 +25,7 @@ def shared():
 def test_an_entry_is_a_turn_of_a_trajectory():
     table = table_of(shared())
     assert table.trajectory.tolist() == [0, 0, 1, 1, 1]
-    assert table.turn.tolist() == [0, 1, 0, 1, 2]
-    assert table.step.tolist() == [0, 1, 0, 1, 2]
+    assert (table.turn.tolist(), table.step.tolist()) == ([0, 1, 0, 1, 2], [0, 1, 0, 1, 2])
     assert table.reward.tolist() == [0.5, 1.0, 0.5, -1.0, 2.0]
     assert table.score.tolist() == [3.0, 0.0, 3.0, 0.0, 0.0]
     assert table.tokens.tolist() == [2, 3, 2, 1, 1]
@@ -36,8 +35,7 @@ def test_an_entry_is_a_turn_of_a_trajectory():
     assert table.returns.tolist() == [1.5, 1.5, 1.5, 1.5, 1.5]
     assert table.last_rewards.tolist() == [1.0, 1.0, 2.0, 2.0, 2.0]
     # The shared turn is one node, two trajectories go through it.
-    assert table.node[0] == table.node[2]
-    assert table.sharers.tolist() == [2, 1, 2, 1, 1]
+    assert (table.node[0], table.sharers.tolist()) == (table.node[2], [2, 1, 2, 1, 1])
     assert table.parent.tolist() == [table.parent[0], table.node[0], table.parent[0], table.node[2], table.node[3]]
     # Turns in the same state have the same number.
     assert table.state[1] == table.state[4] != table.state[3]
@@ -48,25 +46,24 @@ def test_the_worked_example_at_the_top_of_the_module():
     on, other = turn([1, 5, 6, 2], [7], 4.0, -1), turn([1, 5, 6, 2], [8, 9], 0.0, -1, -1)
     shared = [replace(each, node=node) for each, node in ((first, 1), (on, 2), (other, 3))]
     table = table_of(collate([Group(0, (episode(shared[0], shared[1]), episode(shared[0], shared[2])))]))
-    assert table.node.tolist() == [1, 2, 1, 3]
-    assert table.parent.tolist() == [0, 1, 0, 1]
+    assert (table.node.tolist(), table.parent.tolist()) == ([1, 2, 1, 3], [0, 1, 0, 1])
     assert (table.reward.tolist(), table.returns.tolist()) == ([0, 4, 0, 0], [4, 4, 0, 0])
     assert (table.tokens.tolist(), table.starts.tolist()) == ([2, 1, 2, 2], [0, 2, 3, 5])
     assert (table.is_last.tolist(), table.sharers.tolist()) == ([False, True, False, True], [2, 1, 2, 1])
     assert table.entry.tolist() == [0, 0, 1, 2, 2, 3, 3]
 
 
-def test_spreading_writes_a_turns_number_on_its_tokens_and_nowhere_else():
+def test_spreading_and_values_and_rows_of_a_table():
     batch = shared()
     spread = table_of(batch).spread(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]))
     assert spread.tolist() == [[0, 1, 1, 0, 2, 2, 2], [0, 3, 3, 0, 4, 0, 5]]
-
-
-def test_values_are_those_of_a_turns_last_token():
-    batch = shared()
     values = torch.arange(14.0).reshape(2, 7)
     assert table_of(replace(batch, values=values)).value.tolist() == [2.0, 6.0, 9.0, 11.0, 13.0]
     assert table_of(batch).value is None
+    batch = collate(random_groups(5))
+    part = table_of(batch.rows((batch.trajectory >= 2).nonzero()[:, 0]))
+    assert part.trajectory.unique().tolist() == list(range(batch.num_trajectories - 2))
+    assert part.returns.tolist() == pytest.approx(table_of(batch).returns[table_of(batch).trajectory >= 2].tolist())
 
 
 def test_the_order_of_rows_does_not_matter():
@@ -78,13 +75,6 @@ def test_the_order_of_rows_does_not_matter():
         if name not in ("row", "value", "shape"):
             assert torch.equal(getattr(straight, name), getattr(shuffled, name)), name
     assert torch.equal(shuffled.row, torch.argsort(order)[straight.row])
-
-
-def test_some_rows_of_a_batch_make_a_table_of_their_own():
-    batch = collate(random_groups(5))
-    part = table_of(batch.rows((batch.trajectory >= 2).nonzero()[:, 0]))
-    assert part.trajectory.unique().tolist() == list(range(batch.num_trajectories - 2))
-    assert part.returns.tolist() == pytest.approx(table_of(batch).returns[table_of(batch).trajectory >= 2].tolist())
 
 
 @pytest.mark.parametrize("discount", [0.0, 0.5, 0.99, 1.0, 1e-30])

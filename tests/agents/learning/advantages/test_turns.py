@@ -38,13 +38,16 @@ def ragged_values():
     return with_values(collate([Group(0, (first, second)), Group(1, (third,))]), 0.5, 0.25, 1.0, 0.5, 2.0, 1.0, 3.0)
 
 
-def test_with_gamma_and_lambda_1_it_is_the_return_to_come_minus_the_value():
+def test_with_gamma_and_lambda_1_it_is_the_return_to_come_minus_the_value_and_the_target_the_return():
     batch = ragged_values()
     advantages = gae(batch)
     # Returns to come: 3, 3, 2 | -1 | 4.5, 4.5, 4.
     expected = [3 - 0.5, 3 - 0.25, 2 - 1, -1 - 0.5, 4.5 - 2, 4.5 - 1, 4 - 3]
     assert advantages[batch.sampled].tolist() == pytest.approx(expected)
     assert torch.count_nonzero(advantages[~batch.sampled]) == 0
+    targets = value_targets(batch, gae(batch))
+    assert targets[batch.sampled].tolist() == pytest.approx([3.0, 3.0, 2.0, -1.0, 4.5, 4.5, 4.0])
+    assert torch.count_nonzero(targets[~batch.sampled]) == 0
 
 
 def test_with_other_gamma_and_lambda_by_hand():
@@ -60,12 +63,6 @@ def test_with_other_gamma_and_lambda_by_hand():
     #   delta_2 = 0.5 + 0.5 * 3 - 1 = 1              A_2 = 1 + 0.25 = 1.25
     #   delta_1 = 0 + 0.5 * 1 - 2 = -1.5             A_1 = -1.5 + 0.25 * 1.25 = -1.1875
     assert actual == pytest.approx([0.0, 1.5, 1.0, -1.5, -1.1875, 1.25, 1.0])
-
-
-def test_lambda_0_looks_one_token_ahead():
-    batch = ragged_values()
-    actual = gae(batch, gamma=1.0, lam=0.0)[batch.sampled].tolist()
-    assert actual == pytest.approx([0.25 - 0.5, 1 + 1 - 0.25, 2 - 1, -1.5, 1 - 2, 0.5 + 3 - 1, 4 - 3])
 
 
 def by_loop(batch, gamma, lam):
@@ -109,16 +106,13 @@ def test_random_batches_against_the_definition(gamma, lam):
         torch.testing.assert_close(gae(batch, gamma=gamma, lam=lam), by_loop(batch, gamma, lam), atol=1e-5, rtol=1e-5)
 
 
-def test_targets_are_advantage_plus_value_on_sampled_tokens_only():
-    batch = ragged_values()
-    targets = value_targets(batch, gae(batch))
-    assert targets[batch.sampled].tolist() == pytest.approx([3.0, 3.0, 2.0, -1.0, 4.5, 4.5, 4.0])
-    assert torch.count_nonzero(targets[~batch.sampled]) == 0
-
-
-def test_values_are_required():
+def test_critics_values_are_required():
     with pytest.raises(ValueError, match=r"wanted batch\.values"):
         gae(replace(ragged_values(), values=None))
+    with pytest.raises(ValueError, match=r"wanted batch\.values"):
+        turn_gae(replace(two(), values=None))
+    with pytest.raises(ValueError, match=r"wanted batch\.values"):
+        bi_level_gae(batch_of([path((-1, 1.0))]))
 
 
 def two():
@@ -129,13 +123,9 @@ def two():
     return with_values(batch, 0.5, 7.0, 1.0, 2.0, 8.0, 0.25, 9.0)
 
 
-def test_with_gamma_and_lambda_1_it_is_the_return_to_come_minus_the_value_before_the_turn():
+def test_over_turns_by_hand():
     batch = two()
     assert by_turn(batch, turn_gae(batch)) == [[3 - 0.5, 2 - 1.0, 2 - 2.0], [-1 - 0.25]]
-
-
-def test_over_turns_with_other_gamma_and_lambda_by_hand():
-    batch = two()
     # gamma 1/2, lambda 1/2, so gamma lambda is 1/4:
     #   delta_2 = 2 - 2 = 0                        A_2 = 0
     #   delta_1 = 0 + 0.5 * 2 - 1 = 0              A_1 = 0
@@ -143,9 +133,7 @@ def test_over_turns_with_other_gamma_and_lambda_by_hand():
     assert by_turn(batch, turn_gae(batch, gamma=0.5, lam=0.5)) == [[1.0, 0.0, 0.0], [-1.25]]
     # gamma 1, lambda 1/2: delta_2 = 0; delta_1 = 2 - 1 = 1; delta_0 = 1 + 1 - 0.5 = 1.5; A_0 = 1.5 + 0.5 * 1.
     assert by_turn(batch, turn_gae(batch, lam=0.5)) == [[2.0, 1.0, 0.0], [-1.25]]
-
-
-def test_a_trajectory_with_a_row_per_turn_is_one_sequence():
+    assert by_turn(batch, turn_value_targets(batch, turn_gae(batch))) == [[3.0, 2.0, 2.0], [-1.0]]
     spread = episode(turn([1], [2, 3], 1.0, -1, -1), turn([9], [4], 0.0, -1), turn([8], [5, 6], 2.0, -1, -1))
     batch = with_values(collate([Group(0, (spread,))]), 0.5, 7.0, 1.0, 2.0, 8.0)
     assert by_turn(batch, turn_gae(batch, lam=0.5)) == [[2.0, 1.0, 0.0]]
@@ -156,17 +144,6 @@ def test_turns_of_one_token_are_tokens():
     batch = with_values(batch, 0.3, 0.7, -0.2)
     for settings in ({}, {"gamma": 0.9, "lam": 0.8}):
         torch.testing.assert_close(turn_gae(batch, **settings), gae(batch, **settings))
-
-
-def test_targets_of_turns_are_equal_on_every_token_of_a_turn():
-    batch = two()
-    targets = turn_value_targets(batch, turn_gae(batch))
-    assert by_turn(batch, targets) == [[3.0, 2.0, 2.0], [-1.0]]
-
-
-def test_by_turns_it_needs_values_as_well():
-    with pytest.raises(ValueError, match=r"wanted batch\.values"):
-        turn_gae(replace(two(), values=None))
 
 
 def test_over_turns_and_over_tokens_by_hand():
@@ -195,11 +172,6 @@ def test_a_turn_without_reward_has_an_end_too():
     assert actual[batch.sampled].tolist() == [2.0, 2.0, 4.0, 4.0, 8.0, 8.0]
 
 
-def test_gae_over_both_levels_requires_values():
-    with pytest.raises(ValueError, match=r"wanted batch\.values"):
-        bi_level_gae(batch_of([path((-1, 1.0))]))
-
-
 HALF = 1 / sqrt(2)
 
 
@@ -218,15 +190,10 @@ def ragged():
     return batch_of([path((-1, 1.0), (-1, 3.0), (-1, 5.0)), path((-1, 1.0), (-1, 1.0)), path((-1, 4.0))])
 
 
-def test_ragged_turns_are_compared_with_those_that_are_there():
+def test_ragged_turns_are_compared_with_those_that_are_there_or_with_what_takes_their_place():
     # Turn 0: 1, 1, 4: mean 2. Turn 1: 3, 1: mean 2. Turn 2 is alone.
-    actual = by_turn(ragged(), tspo(ragged(), scale="none"))
-    assert actual == [[-1, 1, 0], [-1, -1], [2]]
-    scaled = by_turn(ragged(), tspo(ragged()))
-    assert scaled[0] == pytest.approx([-1 / sqrt(3), HALF, 0], abs=1e-5)
-
-
-def test_or_with_zeros_or_with_the_last_reward_where_a_turn_is_missing():
+    assert by_turn(ragged(), tspo(ragged(), scale="none")) == [[-1, 1, 0], [-1, -1], [2]]
+    assert by_turn(ragged(), tspo(ragged()))[0] == pytest.approx([-1 / sqrt(3), HALF, 0], abs=1e-5)
     # Turn 1: 3, 1, 0 has the mean 4/3. Turn 2: 5, 0, 0 has 5/3.
     zero = by_turn(ragged(), tspo(ragged(), scale="none", ragged="zero"))
     assert flat(zero) == pytest.approx([-1, 5 / 3, 10 / 3, -1, -1 / 3, 2])
@@ -267,14 +234,11 @@ def test_the_recipe_compares_a_group_that_only_failed_by_turns():
     ]
 
 
-def test_the_recipe_compares_a_mixed_group_by_whole_trajectories():
+def test_the_recipe_compares_a_mixed_group_by_whole_trajectories_and_learns_nothing_where_all_succeeded():
     # Returns 1, 0, 0: mean 1/3, deviation 1/sqrt 3; evidence that was shown makes no difference.
     actual = recipe(search(SHOWN, answer=1.0), search(SHOWN, NOTHING), search())
     right, wrong = 2 / 3 * sqrt(3), -1 / 3 * sqrt(3)
     assert [pytest.approx(turns, abs=1e-4) for turns in actual] == [[right] * 2, [wrong] * 3, [wrong]]
-
-
-def test_the_recipe_teaches_nothing_where_all_succeeded():
     assert recipe(search(SHOWN, answer=1.0), search(NOTHING, SHOWN, answer=1.0)) == [[0, 0], [0, 0, 0]]
 
 
@@ -314,9 +278,6 @@ def test_all_groups_can_be_compared_by_turns():
     # For rules that reward the turns of every group.
     actual = recipe(search(SHOWN, answer=1.0), search(SHOWN), groups="all")
     assert [pytest.approx(turns, abs=1e-4) for turns in actual] == [[0, HALF], [0, -HALF]]
-
-
-def test_other_groups_are_not_asked():
     batch = batch_of([path((-1, 1.0)), path((-1, 3.0))], [path((-1, 10.0)), path((-1, 20.0))])
     assert by_turn(batch, tspo(batch, scale="none")) == [[-1], [1], [-5], [5]]
 
@@ -329,7 +290,7 @@ def tool_calls():
     return batch_of([path((-1, 1.0), (-1, 1.0)), path((-1, 0.0), (-1, 0.0)), path((-1, 1.0))])
 
 
-def test_the_first_turn_has_its_own_comparison_and_that_of_the_outcome():
+def test_mt_grpo_by_hand():
     # Outcomes 1, 0, 1: mean 2/3, squares 1/9 + 4/9 + 1/9 over 2, deviation 1/sqrt 3. Rewards of turn 0: 1, 0, and 0
     # for the one without a call: mean 1/3, the same deviation. Returns 2, 0, 1: mean 1, deviation 1.
     outcome, call = [1 / sqrt(3), -2 / sqrt(3)], [2 / sqrt(3), -1 / sqrt(3)]
@@ -341,26 +302,14 @@ def test_the_first_turn_has_its_own_comparison_and_that_of_the_outcome():
     ]
     half = by_turn(tool_calls(), mt_grpo(tool_calls(), turn_weight=0.5, **SETTINGS))
     assert half[0] == pytest.approx([outcome[0] + call[0] / 2, outcome[0]])
-
-
-def test_one_without_a_call_can_have_the_comparison_of_outcomes():
     actual = by_turn(tool_calls(), mt_grpo(tool_calls(), single_turn="outcome", **SETTINGS))
     assert actual[2] == pytest.approx([1 / sqrt(3)])
-
-
-def test_or_not_be_asked_about_the_call():
     # 1 and 0 alone: deviation 1/sqrt 2.
     actual = by_turn(tool_calls(), mt_grpo(tool_calls(), ragged="present", **SETTINGS))
     assert actual[0] == pytest.approx([1 / sqrt(3) + 1 / sqrt(2), 1 / sqrt(3)])
-
-
-def test_every_turn_before_the_last_is_compared_with_its_like():
     batch = batch_of([path((-1, 1.0), (-1, 2.0), (-1, 0.0)), path((-1, 3.0), (-1, 8.0), (-1, 0.0))])
     half = 1 / sqrt(2)
     assert [pytest.approx([-half, -half, 0]), pytest.approx([half, half, 0])] == by_turn(batch, mt_grpo(batch, eps=0.0))
-
-
-def test_eps_is_that_of_the_published_code():
     batch = batch_of([path((-1, 0.0)), path((-1, 1e-3))])
     expected = 5e-4 / (1e-3 / sqrt(2) + 1e-4)
     assert flat(by_turn(batch, mt_grpo(batch))) == pytest.approx([-expected, expected], rel=1e-3)
@@ -373,33 +322,21 @@ def anchored():
     return batch_of([first, second])
 
 
-def test_steps_are_compared_with_those_taken_in_the_same_state():
+def test_gigpo_by_hand():
     # Returns 4 and 4. To come, with gamma 1/2: 2, 4; and 1 + 1/4 + 2/8 = 1.5, 1, 2, 2.
     # In s: 2 and 1.5, mean 1.75. In t: 4 and 2, mean 3.
     actual = by_turn(anchored(), gigpo(anchored(), gamma=0.5, scale="none"))
     assert actual == [[0.25, 1.0], [-0.25, 0.0, -1.0, 0.0]]
     assert by_turn(anchored(), gigpo(anchored(), gamma=0.5, scale="none", step_weight=2.0))[0] == [0.5, 2.0]
-
-
-def test_the_deviation_is_that_of_a_sample_in_both_parts():
     # Two values always lie 1/sqrt 2 deviations off their mean.
     actual = by_turn(anchored(), gigpo(anchored(), gamma=0.5))
     half = 0.5**0.5
     assert actual == [pytest.approx([half, half], abs=1e-5), pytest.approx([-half, 0, -half, 0], abs=1e-5)]
-
-
-def test_episodes_count_once_or_once_per_step():
     batch = batch_of([path((-1, 1.0, b"a")), path((-1, 0.0, b"b"), (-1, 4.0, b"c"))])
     # Mean of 1 and 4, or of 1, 4, 4.
     assert by_turn(batch, gigpo(batch, scale="none")) == [[-1.5], [1.5, 1.5]]
     assert by_turn(batch, gigpo(batch, scale="none", episodes="step")) == [[-2], [1, 1]]
-
-
-def test_states_of_other_groups_are_other_states():
     batch = batch_of([path((-1, 1.0, b"s"))], [path((-1, 3.0, b"s"))])
     assert by_turn(batch, gigpo(batch)) == [[0], [0]]
-
-
-def test_the_only_episode_of_a_group_has_its_return_where_the_published_code_is_wanted():
     batch = batch_of([path((-1, 3.0, b"s"))])
     assert by_turn(batch, gigpo(batch, alone="raw")) == [[3.0]]

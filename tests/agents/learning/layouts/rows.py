@@ -17,16 +17,9 @@ from tsr_gym.agents.learning.batch import collate
 
 WORDS = 40
 SIZES = {
-    "vocab_size": WORDS,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-    "initializer_range": 0.2,
-    "pad_token_id": 0,
-}
+    "vocab_size": WORDS, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 256, "initializer_range": 0.2, "pad_token_id": 0,
+}  # fmt: skip
 # Gemma's first layer sees only the last seven tokens, its second all of them.
 GEMMA = {"head_dim": 8, "sliding_window": 7, "layer_types": ["sliding_attention", "full_attention"]}
 FAMILIES = ("qwen2", "llama", "gemma3")

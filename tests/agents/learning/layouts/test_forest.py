@@ -36,15 +36,12 @@ def test_a_trie_by_hand():
     ]
 
 
-def test_rows_one_after_the_other_by_hand():
+def test_rows_one_after_the_other_and_a_row_that_is_the_beginning_of_another():
     forest = grow_forest(rows_batch(HAND[:3]), share=False)
     assert forest.ids.tolist() == [5, 6, 8, 9, 5, 6, 7, 5, 6, 8, 4, 3]
     assert forest.depth.tolist() == [0, 1, 2, 3, 0, 1, 2, 0, 1, 2, 3, 4]
     assert forest.before.tolist() == [-1, 0, 1, 2, -1, 4, 5, -1, 7, 8, 9, 10]
     assert forest.end.tolist() == [4] * 4 + [7] * 3 + [12] * 5
-
-
-def test_a_row_that_is_the_beginning_of_another_has_no_tokens_of_its_own():
     forest = grow_forest(rows_batch([[1, 2, 3, 4], [1, 2]]), share=True)
     assert forest.ids.tolist() == [1, 2, 3, 4]
     assert forest.place.tolist() == [[0, 1, 2, 3], [0, 1, -1, -1]]
@@ -58,8 +55,7 @@ def check(rows, forest):
     for row, line in zip(rows, place, strict=True):
         for column, token in enumerate(line):
             assert token_of.setdefault(tuple(row[: column + 1]), token) == token
-            assert forest.ids[token] == row[column]
-            assert forest.depth[token] == column
+            assert (forest.ids[token], forest.depth[token]) == (row[column], column)
             assert forest.before[token] == (line[column - 1] if column else -1)
     assert sorted(token_of.values()) == list(range(len(forest.ids)))
     for prefix, first in token_of.items():
@@ -79,8 +75,7 @@ def test_a_trie_of_episodes_has_a_token_for_each_of_their_beginnings(name):
     batch = batch_of(BATCHES[name]())
     rows = [ids[present].tolist() for ids, present in zip(batch.ids, batch.present, strict=True)]
     check(rows, grow_forest(batch, share=True))
-    whole = grow_forest(batch, share=False)
-    assert whole.ids.tolist() == [token for row in rows for token in row]
+    assert grow_forest(batch, share=False).ids.tolist() == [token for row in rows for token in row]
 
 
 # 10 and 8 tokens that part behind the sixth; 10 others; 4.
@@ -91,25 +86,20 @@ def parts(plan):
     return [part.tolist() for part in plan.parts]
 
 
-def test_padded_micro_batches_have_rows_of_similar_length():
+def test_padded_micro_batches_have_similar_rows_and_packed_ones_as_many_tokens_as_the_longest():
     plan = plan_rows(rows_batch(ROWS), layout="padded", microbatch=2)
     assert parts(plan) == [[3, 2], [0, 1]]
     assert (plan.layout, plan.tokens, plan.cost) == ("padded", 16 + 20, 36)
-
-
-def test_packed_micro_batches_have_as_many_tokens_as_the_longest_rows():
     plan = plan_rows(rows_batch(ROWS), layout="packed", microbatch=2)
     # 4 + 8 tokens and 10 more would be 22, and there may be 20.
-    assert parts(plan) == [[3, 2], [0, 1]]
-    assert (plan.tokens, plan.runs) == (32, 4)
+    assert (parts(plan), plan.tokens, plan.runs) == ([[3, 2], [0, 1]], 32, 4)
     assert parts(plan_rows(rows_batch(ROWS), layout="packed", microbatch=3)) == [[3, 2, 0], [1]]
 
 
 def test_shared_micro_batches_count_what_is_shared_once():
     plan = plan_rows(rows_batch(ROWS), layout="shared", microbatch=2)
     # In the order of the trie: 0, then two more tokens for 2; 10 and 4 others.
-    assert parts(plan) == [[0, 2], [1, 3]]
-    assert (plan.tokens, plan.runs) == (26, 4)
+    assert (parts(plan), plan.tokens, plan.runs) == ([[0, 2], [1, 3]], 26, 4)
     # As many as three rows of 10: all but the last four tokens fit in 22.
     assert parts(plan_rows(rows_batch(ROWS), layout="shared", microbatch=3)) == [[0, 2, 1, 3]]
     # What is apart is computed twice.

@@ -163,8 +163,7 @@ def test_on_a_gpu_in_bfloat16_forests_are_read_as_padded_rows_are(layout):
     head, actual = read_head(model), []
     for name in ("padded", layout):
         with torch.autocast("cuda", torch.bfloat16):
-            laid = lay_out(batch.to("cuda"), name)
-            actual.append(laid.logprobs(model, head=head)[0])
+            actual.append(lay_out(batch.to("cuda"), name).logprobs(model, head=head)[0])
     assert off_by(actual[1].detach(), actual[0].detach()) < 3e-2
     gradients = []
     for logprobs in actual:
@@ -174,14 +173,11 @@ def test_on_a_gpu_in_bfloat16_forests_are_read_as_padded_rows_are(layout):
     assert off_by(gradients[1], gradients[0]) < 5e-2
 
 
-def test_a_row_that_begins_with_a_sampled_token_is_refused():
+def test_other_layouts_and_rows_that_begin_with_a_sampled_token_are_refused():
     batch = batch_of(BATCHES["nested"]())
     batch.sampled[0, 0] = True
     with pytest.raises(ValueError, match="wanted a prompt before every sampled token"):
         lay_out(batch, "shared")
-
-
-def test_there_is_no_other_layout():
     with pytest.raises(ValueError, match="wanted layout padded, packed or shared, got 'round'"):
         lay_out(batch_of(BATCHES["nested"]()), "round")
 

@@ -72,25 +72,18 @@ def test_the_configuration_of_a_run_has_the_settings_of_its_environment(saved, t
     assert find_drawing(read_tree(file), tmp_path)(read_tree(file).snapshots[0]).startswith(HEAD)
 
 
-def test_without_snapshots_or_a_known_environment_there_is_text_alone(saved, tmp_path):
+def test_what_cannot_be_drawn_has_text_alone_and_no_module_is_imported(saved, tmp_path):
     tree, file = saved
     small_tree().save(tmp_path / "small.jsonl")
     assert find_drawing(read_tree(tmp_path / "small.jsonl"), None) is None
     tree.save(file, snapshots=False)
     assert find_drawing(read_tree(file), None) is None
-
-
-def test_a_file_cannot_have_a_module_imported(saved):
     file = saved[1]
     file.write_text(file.read_text().replace("tsr/Sokoban-v0", "this:tsr/Sokoban-v0"))
     assert find_drawing(read_tree(file), None) is None
-
-
-def test_a_damaged_snapshot_is_not_drawn(saved):
     seen = read_tree(saved[1])
     draw = find_drawing(seen, None)
-    snapshot = base64.b64decode(seen.snapshots[0])
-    assert draw(base64.b64encode(snapshot[:-9]).decode()) is None
+    assert draw(base64.b64encode(base64.b64decode(seen.snapshots[0])[:-9]).decode()) is None
     assert draw("no base64") is None
 
 
@@ -123,8 +116,7 @@ def test_a_page_has_its_buttons_and_the_text_that_the_model_read(tmp_path):
     (name,) = site.sources.trees
     shown = site.data(f"node/1/{name}")
     assert shown["page"] == "Instruction: [SEP] Buy <b>two</b> [SEP] Buy Now [SEP] 2 left"
-    assert shown["observation"] == "shelf 2"
-    assert shown["buttons"] == ["buy now"]
+    assert (shown["observation"], shown["buttons"]) == ("shelf 2", ["buy now"])
 
 
 def test_a_node_with_a_picture_has_no_text_for_people(compact):
@@ -136,7 +128,7 @@ def test_a_node_with_a_picture_has_no_text_for_people(compact):
     assert shown["page"] is None
 
 
-def test_there_is_no_reading_where_the_model_reads_the_same_or_the_environment_is_unknown(compact, tmp_path):
+def test_there_is_no_reading_where_the_model_reads_the_same_or_the_state_is_unknown(compact, tmp_path):
     _, file = compact
     sokoban_tree().save(tmp_path / "plain.jsonl")
     small_tree().save(tmp_path / "small.jsonl")
@@ -145,23 +137,16 @@ def test_there_is_no_reading_where_the_model_reads_the_same_or_the_environment_i
     # Modules that a file names are not imported.
     file.write_text(file.read_text().replace('"env": "tsr/Sokoban-v0"', '"env": "antigravity:tsr/Sokoban-v0"'))
     assert find_reading(read_tree(file)) is None
-
-
-def test_a_damaged_snapshot_is_not_read(compact):
     seen = read_tree(compact[1])
-    read = find_reading(seen)
-    assert read(seen.snapshots[0][:-8] + "AAAAAAA=") is None
+    assert find_reading(seen)(seen.snapshots[0][:-8] + "AAAAAAA=") is None
 
 
 def why(tree, index):
     return reason(tree, index, fates(tree)[index], ranks(tree))
 
 
-def test_every_node_is_kept_continued_ended_or_pruned():
+def test_every_node_is_kept_continued_ended_or_pruned_with_a_reason_of_facts():
     assert fates(small_tree()) == ["kept", "kept", "expanded", "kept", "ended", "pruned"]
-
-
-def test_a_reason_contains_facts_of_the_tree():
     tree = small_tree()
     assert why(tree, 3) == "on the path that the search chose (1 of 1); merit 3, rank 1 of 3 at its depth"
     assert why(tree, 5) == "not continued: merit 1.2, rank 3 of 3 at its depth; the search continued from 0 there"
@@ -197,12 +182,9 @@ def test_ends_have_different_outcomes(end, info, outcome):
     assert outcome_of(node(0, 1, end=end, info=info)) == outcome
 
 
-def test_values_are_means_over_children_that_are_known():
+def test_values_are_means_over_children_and_gains_are_reward_and_change_of_value():
     # V(3) = V(4) = 0, V(1) = (1 + 0) / 2; no episode below 2 has ended, so V(0) only comes from node 1.
     assert values(small_tree()) == [0.5, 0.5, None, 0.0, 0.0, None]
-
-
-def test_gains_are_reward_plus_value_less_the_parents_value():
     tree = small_tree()
     assert gains(tree, values(tree)) == [None, 0.0, None, 0.5, -0.5, None]
 
@@ -256,17 +238,13 @@ def test_actions_observations_and_facts_of_any_kind_become_text():
     json.dumps(describe_tree(seen(tree)), allow_nan=False)
 
 
-def test_hostile_texts_stay_the_texts_that_they_are():
+def test_hostile_texts_stay_texts_and_a_node_that_is_not_there_is_refused():
     tree = evil_tree()
-    shape = json.loads(json.dumps(describe_tree(seen(tree)), allow_nan=False))
-    assert shape["about"][EVIL] == EVIL
+    assert json.loads(json.dumps(describe_tree(seen(tree)), allow_nan=False))["about"][EVIL] == EVIL
     for index in range(len(tree.nodes)):
         shown = describe_node(seen(tree), index, spell=None, picture=None)
         assert shown["observation"] == tree.nodes[index].observation
     assert describe_node(seen(tree), 2, spell=None, picture=None)["why"] == f"a dead end: {EVIL}"
-
-
-def test_a_node_that_is_not_there_is_refused():
     with pytest.raises(IndexError, match="wanted a node from 0 to 5, got 6"):
         describe_node(seen(small_tree()), 6, spell=None, picture=None)
 

@@ -18,15 +18,11 @@ def file(tmp_path):
     return tmp_path / "tree.jsonl"
 
 
-def test_a_whole_file_is_read_as_the_tree_that_was_saved(file):
+def test_a_whole_file_is_the_tree_that_was_saved_and_snapshots_stay_undecoded(file, tmp_path):
     seen = read_tree(file)
     assert list(seen.tree.nodes) == list(small_tree().nodes)
     assert (list(seen.tree.chosen), seen.note) == ([3], "")
-
-
-def test_snapshots_stay_undecoded(tmp_path):
-    tree = sokoban_tree()
-    tree.save(tmp_path / "tree.jsonl")
+    sokoban_tree().save(tmp_path / "tree.jsonl")
     seen = read_tree(tmp_path / "tree.jsonl")
     assert all(node.snapshot is None for node in seen.tree.nodes)
     lines = (tmp_path / "tree.jsonl").read_text().splitlines()[1:]
@@ -41,9 +37,6 @@ def test_a_file_that_was_cut_short_is_shown_up_to_there(file):
     assert seen.note == "line 5 is not whole: 3 nodes shown of 6"
     # The chosen node lies in the missing part.
     assert list(seen.tree.chosen) == []
-
-
-def test_missing_lines_at_the_end_are_noted(file):
     file.write_bytes(b"\n".join(file.read_bytes().splitlines()[:3]))
     assert read_tree(file).note == "the file is cut short: 2 nodes shown of 6"
 
@@ -90,8 +83,7 @@ def run(tmp_path):
 
 def test_the_numbers_of_a_run_are_columns_over_updates_and_tokens(run):
     page = read_run(run)
-    assert (page["env"], page["notes"]) == ("sokoban", [])
-    assert page["updates"]["step"] == [1, 2]
+    assert (page["env"], page["notes"], page["updates"]["step"]) == ("sokoban", [], [1, 2])
     assert page["updates"]["tokens"] == [100, 200]
     assert page["updates"]["entropy"] == [1.0, 0.5]
     assert page["updates"]["turns"] == [None, None]
@@ -99,11 +91,8 @@ def test_the_numbers_of_a_run_are_columns_over_updates_and_tokens(run):
     assert page["about"]["search.search"] == TrainConfig(env="sokoban").search.search
 
 
-def test_counters_add_up_what_filters_dropped(run):
+def test_counters_of_filters_and_findings_of_the_diagnosis_are_included(run):
     assert read_run(run)["counters"] == {"groups": 8, "kept": 6, "dropped": {"group_all_failed": 2, "long": 2}}
-
-
-def test_findings_of_the_diagnosis_are_included(run):
     write(run, "metrics.jsonl", [update(step, equal_groups=1.0, success=0.0) for step in range(1, 21)])
     assert [finding["name"] for finding in read_run(run)["findings"]] == ["nothing to learn"]
 
@@ -130,12 +119,9 @@ def test_numbers_that_json_cannot_hold_and_values_of_other_types_are_left_out(ru
     json.dumps(page, allow_nan=False)
 
 
-def test_an_empty_folder_is_a_run_of_which_nothing_is_known(tmp_path):
+def test_an_empty_folder_or_a_damaged_configuration_leaves_what_is_known(tmp_path, run):
     page = read_run(tmp_path)
     assert (page["updates"]["step"], len(page["notes"])) == ([], 3)
-
-
-def test_a_damaged_configuration_is_told_and_the_rest_is_shown(run):
     (run / "run.toml").write_text("{")
     page = read_run(run)
     assert (page["label"], page["updates"]["step"]) == ("run", [1, 2])
@@ -157,15 +143,9 @@ def words():
 
 def test_pieces_are_written_as_they_stand_in_the_whole(words):
     assert spelling_of(words)([0, 1, 2]) == ["push", " left", "er"]
-
-
-def test_a_sign_of_several_tokens_is_in_them_somewhere(words):
     pieces = spelling_of(words)([0, 3, 4, 5, 1])
     assert len(pieces) == 5
     assert pieces[-1].endswith("left")
-
-
-def test_nothing_sampled_has_no_pieces(words):
     assert spelling_of(words)([]) == []
 
 

@@ -65,21 +65,15 @@ def test_our_own_scripts_write_no_html_and_name_no_host():
         assert "</script" not in asset(name)
 
 
-def test_the_libraries_come_with_their_licences(exported):
+def test_an_export_has_licences_all_answers_and_shared_texts_once(exported):
     text = exported(small_tree())
     assert text.count("Permission is hereby granted, free of charge") == 1
     assert "Copyright 2010-2026 Mike Bostock" in text
-
-
-def test_it_contains_all_answers_of_the_server(exported):
     data = Reader(exported(small_tree())).data
     assert data["overview"]["trees"] == ["tree"]
     assert data["summaries/0"]["tree"]["outcome"] == "solved"
     assert data["tree/tree"]["chosen"] == [3]
     assert [node["answer"] for node in data["nodes/tree"]["nodes"]] == ["", "left", "right", "up", "down", "up"]
-
-
-def test_shared_texts_are_written_once(exported):
     nodes = Reader(exported(small_tree())).data["nodes/tree"]
     assert nodes["shared"] == ["a room"]
     assert {node["observation"] for node in nodes["nodes"]} == {0}
@@ -92,11 +86,6 @@ def test_no_text_ends_the_element_that_holds_it(exported):
     assert {tag for tag, _ in evil.elements} == {tag for tag, _ in plain.elements}
     assert evil.data["tree/tree"]["about"][EVIL] == EVIL
     assert evil.data["nodes/tree"]["nodes"][1]["answer"] == EVIL
-
-
-def test_harmless_json_means_the_same():
-    assert json.loads(harmless(json.dumps({"a": EVIL}))) == {"a": EVIL}
-    assert not set("<>&") & set(harmless(json.dumps(EVIL)))
 
 
 def test_only_the_newest_trees_are_kept_where_there_are_many(tmp_path):
@@ -117,10 +106,12 @@ def test_a_damaged_tree_is_named_and_the_others_are_shown(tmp_path):
     assert data["tree/good"]["chosen"] == [3]
 
 
-def test_without_runs_and_trees_nothing_is_written(tmp_path):
+def test_without_runs_nothing_is_written_and_harmless_json_means_the_same(tmp_path):
     with pytest.raises(ConfigError):
         export_page([tmp_path], tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()
+    assert json.loads(harmless(json.dumps({"a": EVIL}))) == {"a": EVIL}
+    assert not set("<>&") & set(harmless(json.dumps(EVIL)))
 
 
 def make_run(folder, *trees):
@@ -132,26 +123,17 @@ def make_run(folder, *trees):
     return folder
 
 
-def test_the_names_of_a_runs_trees_begin_with_its_name(tmp_path):
+def test_runs_and_trees_of_folders_have_different_names(tmp_path):
     run = make_run(tmp_path / "beam", "000004/00-01", "000004/00-00")
     sources = find_sources([run])
     assert dict(sources.runs) == {"beam": run}
     assert list(sources.trees) == ["beam/000004/00-00", "beam/000004/00-01"]
-
-
-def test_a_folder_of_runs_stands_for_all_of_them(tmp_path):
     make_run(tmp_path / "b")
     make_run(tmp_path / "a", "x")
     sources = find_sources([tmp_path])
     assert (list(sources.runs), list(sources.trees)) == (["a", "b"], ["a/x"])
-
-
-def test_runs_of_one_name_get_different_names(tmp_path):
     sources = find_sources([make_run(tmp_path / "one" / "beam", "x"), make_run(tmp_path / "two" / "beam", "x")])
     assert (list(sources.runs), list(sources.trees)) == (["beam", "beam-2"], ["beam/x", "beam-2/x"])
-
-
-def test_files_and_folders_of_trees_need_no_run(tmp_path):
     small_tree().save(tmp_path / "lone.jsonl")
     sources = find_sources([tmp_path / "lone.jsonl", tmp_path])
     assert (dict(sources.runs), list(sources.trees)) == ({}, ["lone", f"{tmp_path.name}/lone"])

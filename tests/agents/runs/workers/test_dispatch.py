@@ -71,9 +71,6 @@ def dispatcher(crew, *, patience=100, retries=2):
 def test_answers_come_in_the_order_of_the_jobs():
     for size in (1, 2, 5):
         assert dispatcher(ScriptedCrew(size)).deliver(range(7), negative) == [0, 1, 4, 9, 16, 25, 36]
-
-
-def test_no_work_needs_no_worker():
     assert dispatcher(ScriptedCrew(1, gone=[0])).deliver([], negative) == []
 
 
@@ -101,20 +98,14 @@ def test_under_any_mixture_of_faults_everything_comes_exactly_once(seed):
     assert len(crew.asked) == 3 * len(jobs) + sum(given.faults.values())
 
 
-def test_work_that_fails_again_and_again_ends_the_run_with_the_reason():
+def test_failing_work_and_workers_that_never_start_end_the_run_with_the_reason():
     crew = ScriptedCrew(2, ["dies"] * 100)
     with pytest.raises(WorkerLost, match=r"failed 3 times.*it died"):
         dispatcher(crew).deliver([3], negative)
     assert len(crew.asked) == 3
-
-
-def test_workers_that_never_start_are_given_up_and_the_others_do_the_work():
     crew = ScriptedCrew(3, gone=[0, 2])
     assert dispatcher(crew).deliver(range(9), negative) == [job**2 for job in range(9)]
     assert {worker for worker, _ in crew.asked} == {1}
-
-
-def test_without_workers_left_the_run_ends_with_the_reason():
     with pytest.raises(WorkerLost, match=r"no worker is left.*it does not start"):
         dispatcher(ScriptedCrew(2, gone=[0, 1])).deliver([3], negative)
 
@@ -129,8 +120,7 @@ def test_work_that_is_impossible_is_not_tried_again():
 
 
 def test_answers_to_an_earlier_call_are_never_delivered():
-    crew = ScriptedCrew(2, ["ok", "cannot"])
-    given = dispatcher(crew)
+    given = dispatcher(ScriptedCrew(2, ["ok", "cannot"]))
     with pytest.raises(PromptTooLong):
         given.deliver([3, 4], negative)
     assert given.deliver([7, 8], negative) == [49, 64]
@@ -145,19 +135,15 @@ def test_jobs_are_handed_out_at_once_and_answers_may_wait_for_long():
     assert [job for _, job in crew.asked] == [1, 3]
     # The learner takes longer than a worker may.
     crew.now += 1000.0
-    assert wait() == [9, 16]
-    assert given.faults == {}
+    assert (wait(), given.faults) == ([9, 16], {})
 
 
-def test_jobs_that_are_waited_for_too_late_are_abandoned():
+def test_jobs_that_are_waited_for_too_late_are_abandoned_and_faults_before_repeated():
     crew = ScriptedCrew(2)
     given = dispatcher(crew)
     given.begin([3, 4], negative)
     assert given.deliver([7, 8, 9], negative) == [49, 64, 81]
     assert given.faults == {}
-
-
-def test_a_job_with_a_fault_before_the_wait_is_repeated():
     crew = ScriptedCrew(2, ["ok", "ok", "dies", "hangs"])
     given = dispatcher(crew)
     assert given.deliver([1, 2], negative) == [1, 4]

@@ -87,8 +87,7 @@ def test_a_worker_samples_from_the_weights_that_it_took_last(base_model, tmp_pat
     for _ in range(2):
         answer = worker.work(exam)
         assert played(answer.result) == played(expected)
-        assert answer.result.forms == expected.forms
-        assert answer.weight_version == VERSION
+        assert (answer.result.forms, answer.weight_version) == (expected.forms, VERSION)
         assert {path.weight_versions for group in answer.result.groups for path in group.trajectories} == {
             frozenset({VERSION})
         }
@@ -103,8 +102,7 @@ def test_a_worker_plays_the_start_that_it_is_given(base_model, tmp_path):
     worker.take({}, 0)
     forms = worker.work(exam).result.forms
     # Another start for the same seed, as if the environment had other data.
-    turned = exam._replace(starts=exam.starts[::-1])
-    assert worker.work(turned).result.forms == forms[::-1] != forms
+    assert worker.work(exam._replace(starts=exam.starts[::-1])).result.forms == forms[::-1] != forms
 
 
 def test_an_exam_without_instances_returns_the_continuations_of_the_fixed_prompts(base_model, tmp_path):

@@ -36,8 +36,7 @@ def test_files_are_imported_once_and_again_when_they_change(tmp_path, cache):
         "items_shuffle.json",
     ]
     write_files(files, [item(1), item(2), item(3)])
-    assert len(open_catalogue(files)) == 3
-    assert len(list(cache.iterdir())) == 2
+    assert (len(open_catalogue(files)), len(list(cache.iterdir()))) == (3, 2)
 
 
 def test_the_first_products_are_a_catalogue_of_their_own(tmp_path):
@@ -109,8 +108,7 @@ def test_everything_of_a_product_comes_through(tmp_path):
         write_files(tmp_path / "in", items, entries, {"B000000002": [ANNOTATION]}), tmp_path / "out"
     )
     first, hat, unknown = (catalogue.product(row) for row in range(3))
-    assert first.attributes == ("a", "b")
-    assert hat.attributes == ("soft",)
+    assert (first.attributes, hat.attributes) == (("a", "b"), ("soft",))
     assert unknown.attributes == ("DUMMY_ATTR",)
     assert catalogue.meta.without_entry == "B000000003"
     assert (catalogue.instruction(0), catalogue.instruction(2)) == (None, None)
@@ -120,21 +118,20 @@ def test_everything_of_a_product_comes_through(tmp_path):
     assert 10 <= catalogue.stored_prices[1] <= 20
     assert catalogue.stored_prices[0] == 12.99
     for row in range(3):
-        asin = catalogue.product(row).asin
-        assert in_split(asin.encode(), SPLIT_NAMES[catalogue.splits[row]])
+        assert in_split(catalogue.product(row).asin.encode(), SPLIT_NAMES[catalogue.splits[row]])
 
 
-def test_a_later_entry_of_one_product_counts_as_in_json(tmp_path):
+def test_later_entries_count_annotations_may_be_missing_and_first_products_be_taken(tmp_path):
     folder = write_files(tmp_path / "in", [item(1)])
     twice = '{"B000000001": {"attributes": ["old"]}, "B000000001": {"attributes": ["new"]}}'
     (folder / "items_ins_v2.json").write_text(twice, encoding="utf-8")
     assert import_catalogue(folder, tmp_path / "out").product(0).attributes == ("new",)
-
-
-def test_the_file_of_annotations_may_be_missing(tmp_path):
     folder = write_files(tmp_path / "in", [item(1)])
     (folder / "items_human_ins.json").unlink()
     assert import_catalogue(folder, tmp_path / "out").annotations(0) == ()
+    files = write_files(tmp_path / "in", [item(1), item(1), item(2), item(3)])
+    assert len(import_catalogue(files, tmp_path / "out", num_products=3)) == 2
+    assert len(import_catalogue(files, tmp_path / "out")) == 3
 
 
 def test_the_digest_is_that_of_the_content(tmp_path):
@@ -164,12 +161,6 @@ def test_stores_do_not_depend_on_the_hash_seed(tmp_path):
     assert run_python(code, hash_seed="1") == run_python(code, hash_seed="2")
 
 
-def test_the_first_products_of_a_list_make_a_catalogue_of_their_own(tmp_path):
-    files = write_files(tmp_path / "in", [item(1), item(1), item(2), item(3)])
-    assert len(import_catalogue(files, tmp_path / "out", num_products=3)) == 2
-    assert len(import_catalogue(files, tmp_path / "out")) == 3
-
-
 @pytest.mark.parametrize("stage", ["attributes", "annotations", "products", "index"])
 def test_an_import_that_is_killed_leaves_the_old_catalogue_and_is_simply_run_again(tmp_path, stage):
     out = tmp_path / "out"
@@ -182,11 +173,9 @@ def test_an_import_that_is_killed_leaves_the_old_catalogue_and_is_simply_run_aga
         f"import_catalogue({str(files)!r}, {str(out)!r}, progress=stop)"
     )
     assert run_python(code, check=False).returncode == -9
-    assert titles(out) == ["Old"]
-    assert len(data_folders(out)) == 2
+    assert (titles(out), len(data_folders(out))) == (["Old"], 2)
     import_catalogue(files, out)
-    assert titles(out) == ["New", "Newer"]
-    assert len(data_folders(out)) == 1
+    assert (titles(out), len(data_folders(out))) == (["New", "Newer"], 1)
 
 
 @pytest.mark.parametrize("cut", [0, 1, 50, -1])
@@ -198,16 +187,12 @@ def test_a_file_that_ends_too_early_leaves_the_old_catalogue(tmp_path, cut):
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(InvalidCatalogue, match=r"items_shuffle\.json"):
         import_catalogue(files, out)
-    assert titles(out) == ["Old"]
-    assert len(data_folders(out)) == 1
+    assert (titles(out), len(data_folders(out))) == (["Old"], 1)
 
 
-def test_an_empty_list_is_no_catalogue(tmp_path):
+def test_empty_lists_and_absurdly_many_combinations_are_refused(tmp_path):
     with pytest.raises(InvalidCatalogue, match="no product in"):
         import_catalogue(write_files(tmp_path / "in", []), tmp_path / "out")
-
-
-def test_a_product_with_absurdly_many_combinations_is_named(tmp_path):
     options = {f"option {name}": [{"value": str(number)} for number in range(50)] for name in range(4)}
     with pytest.raises(InvalidCatalogue, match=r"product B000000001: .* combinations of its 'customization_options'"):
         import_catalogue(write_files(tmp_path / "in", [item(1, customization_options=options)]), tmp_path / "out")
@@ -259,27 +244,19 @@ def test_an_interruption_after_the_last_step_keeps_the_new_catalogue(tmp_path, m
     monkeypatch.setattr("tsr_gym_envs.webshop.catalogue.opening.write_meta", interrupted)
     with pytest.raises(KeyboardInterrupt):
         import_catalogue(write_files(tmp_path / "new", [item(1, name="New")]), out)
-    assert titles(out) == ["New"]
-    assert len(data_folders(out)) == 1
+    assert (titles(out), len(data_folders(out))) == (["New"], 1)
 
 
-def test_a_place_that_cannot_be_written_is_reported(tmp_path):
+def test_folders_keep_other_files_and_have_the_umasks_permissions(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "import.lock").mkdir()
     with pytest.raises(TsrGymError, match=r"cannot lock .*import\.lock: .* choose a writable folder"):
         import_catalogue(write_files(tmp_path / "in", [item(1)]), tmp_path / "out")
-
-
-def test_other_files_in_the_folder_stay(tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     (out / "notes.txt").write_text("mine")
     import_catalogue(write_files(tmp_path / "in", [item(1)]), out)
     assert (out / "notes.txt").read_text() == "mine"
-
-
-def test_folders_have_the_permissions_of_the_umask(tmp_path):
-    out = tmp_path / "out"
     import_catalogue(write_files(tmp_path / "in", [item(1)]), out)
     (data,) = data_folders(out)
     assert (out / data).stat().st_mode & 0o777 == 0o777 & ~umask()

@@ -139,8 +139,7 @@ def test_progress_counts_the_bytes_of_the_file(path, chunk):
     seen = []
     list(read_items(path, lambda done, size: seen.append((done, size))))
     size = path.stat().st_size
-    assert seen[-1] == (size, size)
-    assert seen == sorted(seen)
+    assert (seen[-1], seen) == ((size, size), sorted(seen))
 
 
 @pytest.fixture
@@ -174,8 +173,7 @@ def test_search_reads_the_texts_that_the_original_indexes(shared, golden):
 
 def test_a_record_becomes_a_product(loaded):
     (product,) = loaded(item())
-    assert product.title == "Soft Shirt"
-    assert product.query == "men's shirts"
+    assert (product.title, product.query) == ("Soft Shirt", "men's shirts")
     assert product.options == (("size", ("s", "m | l")),)
     assert product.bullets == ("Cotton ", "")
     assert (product.price_text, product.prices) == ("$12.99", (12.99,))
@@ -311,7 +309,7 @@ def test_a_record_without_an_id_is_named_by_its_number(tmp_path, record):
         list(read_products(tmp_path / "items_shuffle.json"))
 
 
-def test_entries_hold_attributes_and_perhaps_an_instruction(tmp_path):
+def test_entries_and_annotations_hold_attributes(tmp_path):
     entries = {"A": ENTRY, "B": {"attributes": []}, "C": {"attributes": ["x"], "instruction": None}, "D": {}}
     write_files(tmp_path, [], entries)
     assert list(read_attributes(tmp_path / "items_ins_v2.json")) == [
@@ -320,9 +318,6 @@ def test_entries_hold_attributes_and_perhaps_an_instruction(tmp_path):
         ("C", Entry(("x",), None)),
         ("D", Entry(("DUMMY_ATTR",), None)),
     ]
-
-
-def test_annotations_without_attributes_are_left_out(tmp_path):
     empty = {**ANNOTATION, "instruction_attributes": []}
     write_files(tmp_path, [], {}, {"A": [empty, ANNOTATION], "B": [empty]})
     assert list(read_annotations(tmp_path / "items_human_ins.json")) == [
@@ -353,10 +348,7 @@ def test_a_damaged_entry_is_named_with_its_product(tmp_path, entry, message):
     [
         ({}, "product B1: wanted a list as 'annotations'"),
         ([5], "product B1, annotation 0: wanted an object, got 5"),
-        (
-            [ANNOTATION, {**ANNOTATION, "instruction_options": None}],
-            "annotation 1: wanted a list as 'instruction_options'",
-        ),
+        ([ANNOTATION, {**ANNOTATION, "instruction_options": None}], "annotation 1: .* 'instruction_options'"),
     ],
 )
 def test_a_damaged_annotation_is_named_with_its_product(tmp_path, annotation, message):
@@ -420,6 +412,7 @@ def test_goals_are_shuffled_as_a_list_is(global_random, count):
 def test_the_order_of_the_real_goals_is_the_golden_one(shared):
     row = json.loads((shared / "golden" / "webshop" / "rng_reset_sequence.json").read_text())
     assert draw_order(6910)[0][:50].tolist() == row["perm_head"]
+    assert sorted(draw_rows(generator_of(1), 7)) == list(range(7))
 
 
 def test_names_and_rows_are_drawn_as_the_original_draws_them(global_random):
@@ -430,10 +423,6 @@ def test_names_and_rows_are_drawn_as_the_original_draws_them(global_random):
         assert draw_name(ours) == "".join(global_random.choices(string.ascii_lowercase, k=10))
         assert draw_rows(ours, 1000) == tuple(global_random.sample(products, k=50))
     assert ours.getstate() == global_random.getstate()
-
-
-def test_few_products_are_all_listed():
-    assert sorted(draw_rows(generator_of(1), 7)) == list(range(7))
 
 
 def test_a_state_continues_where_it_was_taken_and_the_global_generator_is_left_alone(global_random):
@@ -450,17 +439,16 @@ def test_a_state_continues_where_it_was_taken_and_the_global_generator_is_left_a
 ASINS = [f"B{number:09d}" for number in range(3000)]
 
 
-def test_the_tiers_above_a_price_are_the_originals(golden):
+def test_tiers_and_limits_of_prices_are_the_originals(golden):
     for row in golden("webshop/price_tiers.jsonl"):
         assert [limit_of(tier) for tier in tiers_above(row["price"])] == row["candidates"]
         assert (stored_tier(row["price"], "B1") != NO_TIER) == row["has_upper"]
-
-
-def test_the_tiers_above_a_price_are_the_first_four_of_the_list():
     everything = [10.0 * tier for tier in range(1, 100)]
     draw = random.Random(1)
     for price in [*(draw.uniform(0, 1100) for _ in range(5000)), *everything, 0.0, 29.999999999999996]:
         assert [limit_of(tier) for tier in tiers_above(price)] == [tier for tier in everything if tier > price][:4]
+    assert limit_text(6) == ", and price lower than 60.00 dollars"
+    assert (limit_text(NO_TIER), limit_of(NO_TIER)) == ("", 1_000_000)
 
 
 def test_prices_and_limits_are_drawn_as_the_original_draws_them():
@@ -475,28 +463,17 @@ def test_prices_and_limits_are_drawn_as_the_original_draws_them():
     assert ours.getstate() == theirs.getstate()
 
 
-def test_limits_read_as_in_the_original():
-    assert limit_text(6) == ", and price lower than 60.00 dollars"
-    assert (limit_text(NO_TIER), limit_of(NO_TIER)) == ("", 1_000_000)
-
-
-def test_stored_prices_lie_in_the_range_in_full_cents_and_spread_over_it():
+def test_stored_prices_and_limits_are_spread_as_in_the_original():
     prices = [stored_price(asin, (10.0, 20.0)) for asin in ASINS]
     assert all(10 <= price <= 20 and round(price, 2) == price for price in prices)
     # Within four standard errors of a uniform draw.
     assert sum(prices) / len(prices) == pytest.approx(15, abs=4 * 10 / 12**0.5 / len(prices) ** 0.5)
     assert max(b - a for a, b in pairwise(sorted(prices))) < 0.1
     assert stored_price("B1", (12.345,)) == 12.345
-
-
-def test_stored_limits_have_the_originals_odds():
     drawn = Counter(stored_tier(55.5, asin) for asin in ASINS)
     # The larger of two among four: never the first, then 1, 2 and 3 of 6 pairs.
     assert sorted(drawn) == [7, 8, 9]
     for tier, share in ((7, 1 / 6), (8, 2 / 6), (9, 3 / 6)):
         assert drawn[tier] / len(ASINS) == pytest.approx(share, abs=4 * (share * (1 - share) / len(ASINS)) ** 0.5)
     assert all(limit_of(stored_tier(price, "B1", 3)) > price for price in (1.0, 10.0, 960.0, 980.0, 5000.0))
-
-
-def test_instructions_of_one_product_have_limits_of_their_own():
     assert len({tuple(stored_tier(55.5, asin, number) for asin in ASINS[:50]) for number in range(3)}) == 3

@@ -55,30 +55,23 @@ def test_products_are_found_by_category_and_by_query(real_catalogue, shared):
         real_catalogue.rows_with("row", "1")
 
 
-def test_numbers_may_come_from_arrays(store):
+def test_a_store_is_shared_in_a_process_and_cannot_be_written(store):
     row = np.int32(3)
     assert store.product(row) == store.product(3)
-    assert store.instruction(row) == store.instruction(3)
-    assert store.annotations(row) == ()
+    assert (store.instruction(row), store.annotations(row)) == (store.instruction(3), ())
     assert type(store.product(np.int64(4)).row) is int
-
-
-@pytest.mark.parametrize("row", [-1, 5, 10**12])
-def test_numbers_beyond_the_products_are_refused(store, row):
-    with pytest.raises(IndexError, match=f"wanted a product from 0 to 4, got {row}"):
-        store.product(row)
-
-
-def test_everyone_in_a_process_shares_a_store_and_copies_are_the_same(store):
+    for array in (store.price_ends, store.stored_prices, store.splits):
+        assert not array.flags.writeable
     assert open_store(store.path) is store
     assert copy.deepcopy(store) is store
     assert pickle.loads(pickle.dumps(store)) is store
     assert len(pickle.dumps(store)) < 1000
 
 
-def test_arrays_cannot_be_written(store):
-    for array in (store.price_ends, store.stored_prices, store.splits):
-        assert not array.flags.writeable
+@pytest.mark.parametrize("row", [-1, 5, 10**12])
+def test_numbers_beyond_the_products_are_refused(store, row):
+    with pytest.raises(IndexError, match=f"wanted a product from 0 to 4, got {row}"):
+        store.product(row)
 
 
 def _read(store, rows, out):
@@ -146,15 +139,9 @@ def _damaged(name, change):
         (_damaged("store.json", lambda path: path.write_text('{"format": 1}')), r"store\.json is damaged"),
         (_damaged("store.json", lambda path: path.write_text("[]")), r"store\.json is damaged"),
         (_damaged("products.sqlite", lambda path: path.unlink()), r"bytes in .*products\.sqlite, got no such file"),
-        (
-            _damaged("products.sqlite", lambda path: os.truncate(path, 5000)),
-            "got 5000 bytes: import the catalogue again",
-        ),
+        (_damaged("products.sqlite", lambda path: os.truncate(path, 5000)), "got 5000 bytes: import"),
         (_damaged("stored_prices.npy", lambda path: os.truncate(path, 130)), r"stored_prices\.npy, got 130 bytes"),
-        (
-            _damaged("splits.npy", lambda path: path.write_bytes(b"x" * path.stat().st_size)),
-            r"splits\.npy is missing or",
-        ),
+        (_damaged("splits.npy", lambda path: path.write_bytes(b"x" * path.stat().st_size)), r"splits\.npy is missing"),
         # A bracket without its end is another kind of error where Numpy reads it.
         (
             _damaged("splits.npy", lambda path: path.write_bytes(path.read_bytes().replace(b"}", b" ", 1))),
@@ -166,8 +153,7 @@ def test_a_damaged_store_is_refused_when_it_is_opened(tmp_path, damage, message)
     store = import_catalogue(write_files(tmp_path / "in", [item(1)]), tmp_path / "made")
     # Under another name, because this process has the store open.
     store.path.rename(tmp_path / "moved")
-    moved = open_store(tmp_path / "moved")
-    damage(moved)
+    damage(open_store(tmp_path / "moved"))
     (tmp_path / "moved").rename(tmp_path / "again")
     with pytest.raises(InvalidCatalogue, match=message):
         open_store(tmp_path / "again")
@@ -220,24 +206,15 @@ def test_guesses_are_tokens_as_spacy_cuts_them():
     guessed = guess_nouns('Women\'s T-Shirt,Black/White "XL" (2-Pack), 5\'2"x7\'4" w/Hood_')
     assert " ".join(guessed) == "women t shirt black white xl w hood"
     assert guess_nouns("") == guess_nouns("100 % of 3.5 x 12") == ()
-
-
-def test_repetitions_stay_because_the_original_counts_them():
     assert guess_nouns("Mug and Mug") == ("mug", "mug")
-
-
-def test_the_callers_own_nouns_come_first():
     find, source = open_nouns(lambda title: [title.upper()])
     assert (find("mug"), source) == (["MUG"], "injected")
 
 
-def test_without_spacy_the_guess_is_named(monkeypatch):
+def test_without_spacy_or_its_model_the_guess_is_named(monkeypatch):
     monkeypatch.setattr(FIND_SPEC, lambda name: None)
     find, source = open_nouns()
     assert (find("Steel Mugs for Tea"), source) == (("steel", "mugs", "tea"), "heuristic")
-
-
-def test_spacy_without_a_model_is_not_enough(monkeypatch):
     monkeypatch.setattr(
         "tsr_gym_envs.webshop.catalogue.store.find_spec", lambda name: name if name == "spacy" else None
     )
@@ -272,8 +249,7 @@ def test_with_spacy_and_a_model_nouns_and_proper_nouns_count(monkeypatch):
     )
     _load.cache_clear()
     find, source = open_nouns()
-    assert source == "spacy:en_core_web_lg"
-    assert loaded == []  # Loading takes a second, which an episode without a purchase need not pay.
+    assert (source, loaded) == ("spacy:en_core_web_lg", [])
     assert find("Acme blue mug Tea") == ("acme", "mug", "tea")
     assert loaded == [["parser", "ner", "lemmatizer"]]
     assert list(tag_nouns(["mug", "blue"], "en_core_web_lg")) == [("mug",), ()]
