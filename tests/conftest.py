@@ -39,6 +39,11 @@ def golden(shared):
     return rows
 
 
+def deep(*values):
+    """Return a case of a parametrised test that runs at full size alone."""
+    return pytest.param(*values, marks=pytest.mark.deep)
+
+
 def run_python(code, *, hash_seed="0", cwd=ROOT, check=True):
     """Return the output of a program; with `check=False`, the finished process."""
     done = subprocess.run(

@@ -14,6 +14,7 @@ import pytest
 import tsr_gym.agents.episodes.play as playing
 from tests.agents.learning.test_batch import turn
 from tests.agents.worlds import WALKER, lake
+from tests.conftest import deep
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.intervals import wilson
 from tsr_gym.agents.episodes.play import (
@@ -350,7 +351,7 @@ def check_law(number, references):
     assert np.mean(seen) - 2.6 * error_of(np.mean(seen), number) > ceiling(maps)
 
 
-@pytest.mark.parametrize(("lakes", "references"), [(150, 1), pytest.param(2000, 3, marks=pytest.mark.deep)])
+@pytest.mark.parametrize(("lakes", "references"), [(150, 1), deep(2000, 3)])
 def test_played_best_of_8_succeeds_as_brute_force_and_below_the_optimum_unless_it_sees_the_dice(lakes, references):
     check_law(lakes, references)
 

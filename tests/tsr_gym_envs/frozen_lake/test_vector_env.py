@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.conftest import deep
 from tsr_gym_envs.frozen_lake.lakes import ragen_map
 from tsr_gym_envs.frozen_lake.rules import transition_table
 from tsr_gym_envs.frozen_lake.settings import make_settings
@@ -17,8 +18,9 @@ SETTINGS = [
 ]
 
 
-def play_along_the_table(num_envs, num_steps, **settings):
-    """Play with next-step autoresets, and compare with a table and a generator for each environment."""
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize(("num_envs", "num_steps"), [(10, 150), deep(100, 4000)])
+def test_random_play_with_next_step_autoresets_is_that_of_a_table_and_a_generator(num_envs, num_steps, settings):
     config = make_settings("paper", {"obs_type": "discrete", "num_levels": 20, "max_actions": 40, **settings})
     env = FrozenLakeVectorEnv(num_envs, config)
     maps = [tuple(ragen_map(seed, config.size, config.p)) for seed in range(20)]
@@ -52,14 +54,3 @@ def play_along_the_table(num_envs, num_steps, **settings):
         actions = rng.integers(4, size=num_envs)
         results = [column.tolist() for column in env.step(actions)[:4]]
         assert list(zip(*results, strict=True)) == [expect(number, action) for number, action in enumerate(actions)]
-
-
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_random_play_is_that_of_the_table(settings):
-    play_along_the_table(10, 150, **settings)
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_millions_of_actions_are_those_of_the_table(settings):
-    play_along_the_table(100, 4000, **settings)

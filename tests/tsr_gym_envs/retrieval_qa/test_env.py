@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tsr_gym
-from tests.conftest import ROOT
+from tests.conftest import ROOT, deep
 from tests.tsr_gym_envs.retrieval_qa import fakes
 from tests.tsr_gym_envs.retrieval_qa.fakes import QUESTIONS, BrokenRetriever, WordRetriever, at, qa
 from tsr_gym import ConfigError, InvalidCorpus, RetrievalFailed, SnapshotError
@@ -347,14 +347,9 @@ def cache(tmp_path_factory):
 
 
 @pytest.mark.parametrize("factory", WORLDS, ids=NAMES)
-def test_random_text_never_raises(factory):
-    play_random_text(factory(), 100)
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("factory", WORLDS, ids=NAMES)
-def test_a_thousand_episodes_of_random_text_never_raise(factory):
-    play_random_text(factory(), 1000)
+@pytest.mark.parametrize("episodes", [100, deep(1000)])
+def test_random_text_never_raises(factory, episodes):
+    play_random_text(factory(), episodes)
 
 
 @pytest.mark.parametrize(

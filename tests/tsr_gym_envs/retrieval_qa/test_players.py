@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from tests.conftest import deep
 from tests.tsr_gym_envs.retrieval_qa.fakes import PASSAGES, QUESTIONS, WordRetriever, at, holds, qa
 from tests.tsr_gym_envs.trips import trip
 from tsr_gym_envs.lucene_bm25 import BM25Index
@@ -247,7 +248,9 @@ def played_world(seed, tmp_path):
     return world.questions, retriever.retrieve([q.question for q in world.questions], 3), scripted
 
 
-def check_bounds(questions, hits, scripted):
+@pytest.mark.parametrize("seed", [0, *map(deep, range(1, 5))])
+def test_the_world_needs_several_searches_and_the_scripted_searcher_answers_it(tmp_path, seed):
+    questions, hits, scripted = played_world(seed, tmp_path)
     multi_hop = [
         any(holds(passage.contents, answer) for passage in found for answer in question.golden_answers)
         for question, found in zip(questions, hits, strict=True)
@@ -259,16 +262,6 @@ def check_bounds(questions, hits, scripted):
     assert sum(multi_hop) > 0
     assert sum(played.exact_match for played in scripted) >= 0.9 * len(scripted)
     assert all(played.searches <= 4 for played in scripted)
-
-
-def test_the_world_needs_several_searches_and_the_scripted_searcher_answers_it(tmp_path):
-    check_bounds(*played_world(0, tmp_path))
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("seed", [1, 2, 3, 4])
-def test_other_worlds_keep_the_same_bounds(tmp_path, seed):
-    check_bounds(*played_world(seed, tmp_path))
 
 
 def test_backlinks_spare_searches(tmp_path):

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.conftest import deep
 from tsr_gym import InvalidLevel
 from tsr_gym_envs.compiled import numpy_below, python_below, python_random, python_twister, seed_by_number
 from tsr_gym_envs.sokoban.deadlock import freeze, keep_corral_pushes, unpacked
@@ -278,7 +279,8 @@ def labelled_positions(num_levels, seed):
             yield state, (state.boxes, state.player) in table
 
 
-def check_against_exhaustive_search(num_levels, seed):
+@pytest.mark.parametrize(("num_levels", "seed"), [(60, 1), deep(20_000, 2)])
+def test_nothing_solvable_is_flagged_and_search_flags_the_rest_on_random_boards(num_levels, seed):
     counts = Counter()
     for state, solvable in labelled_positions(num_levels, seed):
         deadlock = find_deadlock(state)
@@ -288,15 +290,6 @@ def check_against_exhaustive_search(num_levels, seed):
             assert find_deadlock(state, search_nodes=10_000) is not None, state.to_xsb()
     assert counts[False, True] > 0.97 * (counts[False, True] + counts[False, False])
     assert counts[True, False] > 100
-
-
-def test_nothing_solvable_is_flagged_and_search_flags_the_rest_on_random_boards():
-    check_against_exhaustive_search(num_levels=60, seed=1)
-
-
-@pytest.mark.deep
-def test_nothing_solvable_is_flagged_and_search_flags_the_rest_on_many_random_boards():
-    check_against_exhaustive_search(num_levels=20_000, seed=2)
 
 
 def test_every_rule_is_the_first_to_find_something_on_random_boards():
@@ -336,7 +329,8 @@ def test_no_position_on_an_optimal_path_is_flagged():
         assert state.solved
 
 
-def check_positions_on_the_way_back_from_solved(num_levels, num_steps):
+@pytest.mark.parametrize(("num_levels", "num_steps"), [(50, 200), deep(204, 3000)])
+def test_no_position_on_the_way_back_from_solved_is_flagged(num_levels, num_steps):
     rng = np.random.default_rng(7)
     for _, start in golden("boxoban_labelled.jsonl")[:num_levels]:
         level = start.level
@@ -348,15 +342,6 @@ def check_positions_on_the_way_back_from_solved(num_levels, num_steps):
                     boxes ^= ahead | 1 << player
                 player = origin
                 assert find_deadlock(SokobanState(level, boxes, player)) is None
-
-
-def test_no_position_on_the_way_back_from_solved_is_flagged():
-    check_positions_on_the_way_back_from_solved(num_levels=50, num_steps=200)
-
-
-@pytest.mark.deep
-def test_no_position_on_a_long_way_back_from_solved_is_flagged():
-    check_positions_on_the_way_back_from_solved(num_levels=204, num_steps=3000)
 
 
 def test_a_verdict_holds_for_successors_and_as_the_player_walks():

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.conftest import deep
 from tsr_gym import ConfigError, GenerationFailed
 from tsr_gym_envs.sokoban.levels import parse_level
 from tsr_gym_envs.sokoban.parity import gym_sokoban_room, ragen_room
@@ -133,7 +134,17 @@ class Room:
         return "\n".join("".join(row) for row in rows)
 
 
-def check_gym_sokoban(dim, num_boxes, seeds):
+MANY = [((6, 6), 1), ((9, 6), 2), ((7, 7), 2), ((10, 10), 3), ((5, 5), 3)]
+
+
+@pytest.mark.parametrize(
+    ("dim", "num_boxes", "seeds"),
+    [
+        *((dim, boxes, range(500, 515)) for dim, boxes in [((6, 6), 1), ((7, 6), 1), ((5, 8), 2), ((5, 5), 3)]),
+        *(deep(dim, boxes, range(10_000, 10_000 + 2000 // (dim[0] * boxes))) for dim, boxes in MANY),
+    ],
+)
+def test_gym_sokoban_rooms_of_other_shapes_are_those_of_the_retelling(dim, num_boxes, seeds):
     for seed in seeds:
         python, numpy = random.Random(seed), np.random.RandomState(seed)
         room = None
@@ -145,7 +156,18 @@ def check_gym_sokoban(dim, num_boxes, seeds):
         assert gym_sokoban_room(seed, dim=dim, num_boxes=num_boxes).to_xsb() == room.xsb(), seed
 
 
-def check_ragen(dim, num_boxes, depth, seeds):
+LARGE_SEEDS = range(4_294_967_000, 4_294_967_025)
+SHAPES = [((6, 6), 1, 300), ((8, 8), 2, 10), ((6, 9), 2, 40), ((7, 7), 3, 12), ((6, 6), 1, 5)]
+
+
+@pytest.mark.parametrize(
+    ("dim", "num_boxes", "depth", "seeds"),
+    [
+        *((*shape, LARGE_SEEDS) for shape in SHAPES),
+        *(deep(*shape, range(10_000, 10_400)) for shape in [*SHAPES[:2], ((8, 7), 3, 300)]),
+    ],
+)
+def test_ragen_rooms_of_other_shapes_and_depths_are_those_of_the_retelling(dim, num_boxes, depth, seeds):
     num_compared = 0
     for seed in seeds:
         try:
@@ -155,30 +177,6 @@ def check_ragen(dim, num_boxes, depth, seeds):
         num_compared += 1
         assert ragen_room(seed, dim=dim, num_boxes=num_boxes, search_depth=depth).to_xsb() == room.xsb(), seed
     assert num_compared > len(seeds) / 2
-
-
-@pytest.mark.parametrize(("dim", "num_boxes"), [((6, 6), 1), ((7, 6), 1), ((5, 8), 2), ((5, 5), 3)])
-def test_gym_sokoban_rooms_of_other_shapes_are_those_of_the_retelling(dim, num_boxes):
-    check_gym_sokoban(dim, num_boxes, range(500, 515))
-
-
-@pytest.mark.parametrize(
-    ("dim", "num_boxes", "depth"), [((6, 6), 1, 300), ((8, 8), 2, 10), ((6, 9), 2, 40), ((7, 7), 3, 12), ((6, 6), 1, 5)]
-)
-def test_ragen_rooms_of_other_shapes_and_depths_are_those_of_the_retelling(dim, num_boxes, depth):
-    check_ragen(dim, num_boxes, depth, range(4_294_967_000, 4_294_967_025))
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize(("dim", "num_boxes"), [((6, 6), 1), ((9, 6), 2), ((7, 7), 2), ((10, 10), 3), ((5, 5), 3)])
-def test_many_gym_sokoban_rooms_are_those_of_the_retelling(dim, num_boxes):
-    check_gym_sokoban(dim, num_boxes, range(10_000, 10_000 + 2000 // (dim[0] * num_boxes)))
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize(("dim", "num_boxes", "depth"), [((6, 6), 1, 300), ((8, 8), 2, 10), ((8, 7), 3, 300)])
-def test_many_ragen_rooms_are_those_of_the_retelling(dim, num_boxes, depth):
-    check_ragen(dim, num_boxes, depth, range(10_000, 10_400))
 
 
 def test_a_seed_without_a_room_continues_with_the_hash_of_its_digits():

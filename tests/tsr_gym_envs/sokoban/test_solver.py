@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.conftest import deep
 from tsr_gym import ConfigError, TsrGymError
 from tsr_gym_envs.sokoban.levels import parse_level, play_lurd
 from tsr_gym_envs.sokoban.rules import ACTIONS, Level, SokobanState, cells, push
@@ -71,15 +72,9 @@ def check(state, solution, optimal, wanted):
 
 
 @pytest.mark.parametrize("optimal", ["pushes", "moves"])
-def test_random_boards_are_solved_as_a_plain_search_solves_them(optimal):
-    for state in random_states(seed=1, num=150):
-        check(state, solve(state, optimal=optimal), optimal, fewest(state, optimal))
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("optimal", ["pushes", "moves"])
-def test_many_random_boards_are_solved_as_a_plain_search_solves_them(optimal):
-    for state in random_states(seed=2, num=1000, max_boxes=4):
+@pytest.mark.parametrize("boards", [{"seed": 1, "num": 150}, deep({"seed": 2, "num": 1000, "max_boxes": 4})])
+def test_random_boards_are_solved_as_a_plain_search_solves_them(optimal, boards):
+    for state in random_states(**boards):
         check(state, solve(state, optimal=optimal), optimal, fewest(state, optimal))
 
 
@@ -106,23 +101,14 @@ def test_labelled_positions_are_solved_with_the_labelled_counts(path, optimal):
 BEYOND_REACH = {"pushes": (93, 144), "moves": (93, 139, 144, 145, 146, 153)}
 
 
-def check_microban(optimal, levels, max_nodes):
+@pytest.mark.parametrize("optimal", ["pushes", "moves"])
+@pytest.mark.parametrize(("levels", "max_nodes"), [(slice(60), 200_000), deep(slice(None), 4_000_000)])
+def test_microban_levels_are_solved_with_the_published_counts(optimal, levels, max_nodes):
     for row, state in labelled("data/sokoban/microban1.jsonl")[levels]:
         solution = solve(state, optimal=optimal, max_nodes=max_nodes)
         assert solution.status == "solved" or row["number"] in BEYOND_REACH[optimal], row["number"]
         if solution.status == "solved" and row[f"min_{optimal}"] is not None:
             check(state, solution, optimal, row[f"min_{optimal}"])
-
-
-@pytest.mark.parametrize("optimal", ["pushes", "moves"])
-def test_the_first_microban_levels_are_solved_with_the_published_counts(optimal):
-    check_microban(optimal, slice(60), max_nodes=200_000)
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("optimal", ["pushes", "moves"])
-def test_microban_levels_are_solved_with_the_published_counts(optimal):
-    check_microban(optimal, slice(None), max_nodes=4_000_000)
 
 
 def test_a_large_board_with_twelve_boxes_is_solved():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.conftest import deep
 from tests.tsr_gym_envs.sokoban.boards import NAMES, move, rows_of
 from tsr_gym_envs.compiled import words_of
 from tsr_gym_envs.sokoban.discrete_env import BOX, BOX_ON_GOAL, FLOOR, GOAL, PLAYER, WALL, tile_codes
@@ -82,9 +83,14 @@ def play_beside_the_twin(boards, num_steps, seed):
             assert batch.rewards[number] == reward_of(before, after)
 
 
-@pytest.mark.parametrize(("height", "width"), [(5, 6), (4, 9)])
-def test_random_play_is_that_of_boards_in_characters(height, width):
-    play_beside_the_twin(random_boards(40, height, width, 1), 60, 2)
+SIZES = ((5, 6, 1500), (8, 7, 1000), (10, 10, 500), (20, 20, 100))
+
+
+@pytest.mark.parametrize(
+    ("num", "height", "width", "steps"), [(40, 5, 6, 60), (40, 4, 9, 60), *(deep(500, *size) for size in SIZES)]
+)
+def test_random_play_is_that_of_boards_in_characters(num, height, width, steps):
+    play_beside_the_twin(random_boards(num, height, width, 1), steps, 2)
 
 
 def test_generated_rooms_are_played_like_boards_in_characters():
@@ -92,13 +98,6 @@ def test_generated_rooms_are_played_like_boards_in_characters():
     boards = np.stack([tile_codes(room, (7, 7)) for room in rooms])
     assert [rows_in(board) for board in boards] == [rows_of(room) for room in rooms]
     play_beside_the_twin(boards, 100, 3)
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("seed", range(4))
-def test_millions_of_actions_are_those_of_boards_in_characters(seed):
-    height, width = ((5, 6), (8, 7), (10, 10), (20, 20))[seed]
-    play_beside_the_twin(random_boards(500, height, width, seed), (1500, 1000, 500, 100)[seed], seed)
 
 
 def test_an_action_and_a_symmetry_commute():
