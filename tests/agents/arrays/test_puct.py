@@ -1,7 +1,6 @@
 """PUCT in arrays against mctx's own visits, a twin in plain Python, and numbers worked out by hand."""
 
 import json
-import math
 from pathlib import Path
 
 import gymnasium as gym
@@ -10,8 +9,6 @@ import pytest
 
 from tests.agents.arrays.singles import batch_of, single, twin_puct
 from tsr_gym.agents.arrays import array_puct
-from tsr_gym.agents.arrays.puct import Statistics, bounds
-from tsr_gym.agents.arrays.tree import ArrayTree
 from tsr_gym_envs.sokoban.discrete_env import BOX
 
 ROOMS = {"num_levels": 7, "max_actions": 12}
@@ -79,18 +76,6 @@ def test_it_is_its_twin_ties_and_dice_included(noise, name, settings, evaluated)
             )
             ended = (found.tree.terminated[task, place], found.tree.truncated[task, place])
             assert ended == (node["terminated"], node["truncated"])
-
-
-def test_bounds_worked_out_by_hand():
-    # A node of value 1 that was passed 9 times: action 0 paid 2 and leads to a value of 1, action 1 paid -1 and leads
-    # to 0, action 2 was not tried. Qualities are 3, -1 and the least, scaled by 1 + 3 = 4.
-    tree = ArrayTree.empty(1, 3)
-    tree.rewards[0] = 0.0, 2.0, -1.0
-    numbers = (np.array([[[1, 2, -1]] * 3]), np.array([[[5, 2, 0]] * 3]), np.array([[[0.5, 0.25, 0.25]] * 3]))
-    statistics = Statistics(*numbers, np.array([[9, 5, 2]]), np.array([[1.0, 1.0, 0.0]]), np.zeros((1, 3), np.bool_))
-    weight = 3 * (1.25 + math.log(110 / 100))
-    wanted = [1.0 + weight * 0.5 / 6, 0.0 + weight * 0.25 / 3, 0.0 + weight * 0.25 / 1]
-    assert bounds(statistics, tree, 0, 0, 1.25, 100.0).tolist() == pytest.approx(wanted)
 
 
 def test_a_push_that_solves_is_found():

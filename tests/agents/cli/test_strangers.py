@@ -125,13 +125,6 @@ def test_none_stands_for_no_preset_and_no_split(capsys, mine, chat_model):
     assert task_settings("sokoban", "paper", "test") == {"preset": "paper", "split": "test"}
 
 
-def test_a_run_without_a_folder_of_its_own_lies_under_a_plain_name(mine, chat_model):
-    args = flags_for("my_worlds:My/Counting-v0", "run", chat_model)
-    del args[args.index("--out") : args.index("--out") + 2]
-    assert cli.main(args) == 0
-    assert [path.name for path in (mine / "runs").iterdir()] == ["my_worlds-My-Counting-v0-naive-0"]
-
-
 @pytest.mark.parametrize(
     ("env", "flags", "message"),
     [

@@ -241,32 +241,6 @@ def test_the_probability_of_being_kept_is_the_share_of_all_tuples(samples, kept)
         assert actual == pytest.approx(keeps / weight)
 
 
-def test_the_best_of_n_has_the_density_of_a_maximum():
-    # Without ties: F^(N - 1), with F the probability that another one is not better.
-    assert inclusion_probability(0.25, 0.0, samples=4, kept=1) == pytest.approx(0.75**3)
-    assert inclusion_probability(0.25, 0.75, samples=5, kept=5) == 1.0
-    # Everything is worth the same: a lot decides.
-    assert inclusion_probability(0.0, 1.0, samples=8, kept=2) == pytest.approx(0.25)
-
-
-@pytest.mark.parametrize(("samples", "kept"), SIZES)
-def test_weights_by_inverse_probability_undo_the_selection(samples, kept):
-    """The weighted mean of a function over the kept trajectories has its mean over the policy as expectation."""
-    values = torch.cat([scores(), RETURNS[:, None], scores() * RETURNS[:, None]], dim=1)
-    inverse = [
-        kept / (samples * inclusion_probability(*better_and_equal(choice), samples=samples, kept=kept))
-        for choice in range(4)
-    ]
-    total, plain = torch.zeros(9, dtype=torch.float64), torch.zeros(9, dtype=torch.float64)
-    for choices, chance in tuples(samples):
-        for choice, keeps in zip(choices, chances_of_being_kept(choices, kept), strict=True):
-            total += chance * keeps / kept * inverse[choice] * values[choice]
-            plain += chance * keeps / kept * values[choice]
-    expected = (shares()[:, None] * values).sum(dim=0)
-    assert torch.allclose(total, expected)
-    assert torch.allclose(plain, expected) == (samples == kept)
-
-
 def test_estimated_weights_approach_the_exact_ones_and_are_bounded():
     plain = RETURNS[np.random.default_rng(0).choice(4, size=4000, p=shares().numpy())].tolist()
     actual = selection_weights([2.0, 1.0], plain, samples=4, kept=2)
@@ -297,12 +271,3 @@ def test_returns_that_differ_by_rounding_have_the_same_weight():
     assert selection_weights([0.3], plain, samples=8, kept=1) == [pytest.approx(1.0)]
     # Distances that mean something still count.
     assert selection_weights([0.3 - 1e-6], plain, samples=8, kept=1) == [10.0]
-
-
-def test_no_weight_depends_on_the_order_in_which_rewards_are_added():
-    draw = np.random.default_rng(3)
-    for _ in range(120):
-        rewards = [draw.choice([-0.1, -0.2, -0.3, 0.9, 1.0], size=draw.integers(1, 7)).tolist() for _ in range(8)]
-        exact, rough = [round(sum(one), 6) for one in rewards], [sum(one) for one in rewards]
-        expected = selection_weights(exact[:4], exact[4:], samples=8, kept=4)
-        assert selection_weights(rough[:4], rough[4:], samples=8, kept=4) == pytest.approx(expected, rel=1e-12)

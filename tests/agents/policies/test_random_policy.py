@@ -7,18 +7,14 @@ from collections import Counter
 from functools import partial
 
 import gymnasium as gym
-import numpy as np
 import pytest
 
 from tests.agents.worlds import Letters, Word, lake, rooms
 from tsr_gym import Expand, TsrGymError
-from tsr_gym.agents.episodes.env_pool import EnvPool
-from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.policies.random_policy import RandomPolicy, admissible_player, legal_player
 from tsr_gym.agents.strategies import beam, best_of_n
 from tsr_gym.tree import Candidate
 from tsr_gym.wrappers import AnswerFormat, TreeSearchWrapper
-from tsr_gym_envs.frozen_lake.values import random_values
 
 ACTIONS = ("Up", "Down", "Left")
 
@@ -70,9 +66,6 @@ def test_wishes_for_one_node_and_deeper_nodes_draw_separate_answers():
     assert len({repr(row) for row in answers}) == 3
 
 
-DESC = ("SFF", "FHF", "FFG")
-
-
 class Growing(Letters):
     """Only the letters that a word does not hold yet are legal."""
 
@@ -121,22 +114,6 @@ def test_environments_that_read_tags_get_the_bare_action_and_without_a_limit_one
     assert candidate.text in tuple("abc")
     env = gym.make("tsr/FrozenLake-v0", max_actions_per_turn=None).unwrapped
     assert legal_player(env).max_actions == 1
-
-
-def test_best_of_n_random_episodes_selects_success_as_often_as_arithmetic_says():
-    pool = EnvPool("frozen_lake", {"desc": DESC, "max_turns": 4, "max_actions_per_turn": 2, "max_actions": 6})
-    strategy, policy = partial(best_of_n, n=3), legal_player(pool.base)
-    won, selected = [], []
-    for start in range(0, 400, 50):
-        tasks = range(start, start + 50)
-        for tree in search(pool.set(tasks), policy, strategy, seeds=tasks):
-            won += [tree.nodes[leaf].info["success"] for leaf in tree.leaves()]
-            selected.append(tree.nodes[tree.chosen[0]].info["success"])
-    state, ice = pool.base.state, pool.base.settings.ice
-    value = random_values(state.desc, 4, 6, max_actions=2, ice=ice)[0]
-    # Four standard deviations of 1,200 episodes and of 400 selections.
-    assert np.mean(won) == pytest.approx(value, abs=0.058)
-    assert np.mean(selected) == pytest.approx(1 - (1 - value) ** 3, abs=0.1)
 
 
 class Story(gym.Env):

@@ -394,14 +394,6 @@ def test_killing_one_of_two_ends_the_other_with_a_clear_error_and_the_run_can_be
 
 
 @pytest.mark.deep
-def test_two_processes_save_memory_on_the_cpu_as_well(undisturbed, base_model, tmp_path):
-    config = short_run(tmp_path / "run", base_model)
-    config = replace(config, learn=replace(config.learn, offload=True))
-    together(2, train, config, base_model)
-    check_equal_runs(tmp_path / "run", undisturbed)
-
-
-@pytest.mark.deep
 def test_a_process_without_an_instance_learns_with_the_others(base_model, tmp_path):
     together(2, train, short_run(tmp_path / "run", base_model, search={"groups": 1}), base_model)
     alone = start_run(short_run(tmp_path / "alone", base_model, search={"groups": 1}), base_model)

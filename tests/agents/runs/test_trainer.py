@@ -517,20 +517,6 @@ def test_a_run_is_always_evaluated_at_its_beginning_and_end(base_model, tmp_path
     assert list((run / "trees").glob("*/*")) == []
 
 
-@pytest.mark.parametrize(
-    "search",
-    [{"search": "beam"}, {"search": "lookahead(branching=2, depth=1)"}, {"search": "best_of_n(n=5)"}],
-    ids=str,
-)
-def test_every_search_trains_and_repeats(base_model, tmp_path, search):
-    runs = [
-        result(trained(tmp_path / name, base_model, search=search, run={"updates": 1})) for name in ("first", "second")
-    ]
-    assert runs[0] == runs[1]
-    assert all(line["trajectories"] == 6 and line["groups"] == 2 for line in runs[0]["metrics"])
-    assert all(line["sampled_tokens"] > 6 * line["response_length"] for line in runs[0]["metrics"])
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("model", ["base_model", "chat_model"])
 def test_a_run_trains_on_a_gpu(model, tmp_path, request):
@@ -562,12 +548,6 @@ def test_a_run_ends_when_its_tokens_are_sampled_and_goes_beyond_them_by_less_tha
     assert trainer.finished
     assert trainer.run()
     assert records(run) == lines
-
-
-@pytest.mark.parametrize("budget", [1, 100, 333])
-def test_every_budget_is_reached_and_not_exceeded_by_a_group(base_model, tmp_path, budget):
-    run = trained(tmp_path / "run", base_model, run={"total_tokens": budget, "updates": 50}, search={"groups": 4})
-    assert budget <= records(run)[-1]["sampled_tokens_total"] < budget + MOST_OF_A_GROUP
 
 
 def test_a_stopped_run_of_limited_tokens_resumes_bit_for_bit(base_model, tmp_path):

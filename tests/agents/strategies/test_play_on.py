@@ -2,9 +2,7 @@
 
 import json
 from collections import Counter
-from fractions import Fraction
 from functools import partial
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -178,49 +176,3 @@ def test_draws_are_uniform_over_the_root_and_whatever_has_children():
         depths[next(node for node in range(len(tree.nodes)) if len(tree.children(node)) == 2)] += 1
     # Four standard deviations of a binomial of 1000 and 1/4 are 55.
     assert all(abs(depths[depth] - 250) < 55 for depth in range(4))
-
-
-def expected_turns(turns, nodes, rounds):
-    """Return the exact expectation of the turns that one tree takes, by going through everything that can be drawn."""
-
-    def rest(inner, rounds):
-        """`inner` counts the nodes with children by the turns that are left at them."""
-        if rounds == 0:
-            return Fraction(0)
-        total = sum(inner.values())
-        mean = Fraction(0)
-        for draws in product(sorted(inner), repeat=nodes):
-            grown = Counter(inner)
-            for left in draws:
-                grown.update(range(1, left))
-            chance = Fraction(1)
-            for left in draws:
-                chance *= Fraction(inner[left], total)
-            mean += chance * (sum(draws) + rest(grown, rounds - 1))
-        return mean
-
-    return turns + rest(Counter(range(1, turns + 1)), rounds)
-
-
-@pytest.mark.parametrize(
-    ("turns", "numbers"),
-    [
-        (4, {"trees": 1, "nodes": 2, "rounds": 1}),
-        (4, {"trees": 3, "nodes": 2, "rounds": 1}),
-        (5, {"trees": 2, "nodes": 1, "rounds": 3}),
-        (3, {"trees": 1, "nodes": 2, "rounds": 2}),
-    ],
-)
-def test_the_cost_over_many_seeds_is_the_exact_expectation(turns, numbers):
-    trees, nodes, rounds = numbers.values()
-    taken = []
-    for seed in range(800):
-        tree, _ = grow_bare(partial(random_branching, **numbers), chain(turns), seed=seed)
-        taken.append(len(tree.nodes) - 1)
-    exact = trees * float(expected_turns(turns, nodes, rounds))
-    error = np.std(taken) / np.sqrt(len(taken))
-    assert abs(np.mean(taken) - exact) < 4 * error
-    # The published formula is right to half a turn a draw where there is one tree, and far off where there are more.
-    published = trees * turns + rounds * nodes * turns / 2
-    off = np.mean(taken) - published
-    assert abs(off) < rounds * nodes / 2 + 4 * error if trees == 1 else off > 10 * error

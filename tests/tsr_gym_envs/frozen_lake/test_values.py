@@ -302,31 +302,6 @@ def test_ceilings_and_random_play_agree_with_another_program(golden, name):
         assert random_success(row["desc"]) == pytest.approx(row["rand"], abs=1e-9)
 
 
-def play_optimally(env, episodes):
-    wins = 0
-    for seed in range(episodes):
-        env.reset(seed=seed)
-        over = False
-        while not over:
-            base = env.unwrapped
-            left = (base.limits.max_turns - base.episode.turns, base.limits.max_actions - base.episode.actions)
-            *_, terminated, truncated, info = env.step(base.optimal_turn(base.state, *left))
-            over = terminated or truncated
-        wins += info["success"]
-    return wins / episodes
-
-
-@pytest.mark.parametrize(
-    "settings", [{"success_rate": 0.8, "max_actions_per_turn": 2}, {"max_turns": 3, "max_actions_per_turn": 3}], ids=str
-)
-def test_playing_the_optimal_turns_wins_as_often_as_the_ceiling(settings):
-    # 2,000 episodes: four standard deviations are at most 0.045.
-    env = gym.make("tsr/FrozenLake-v0", desc=["SFF", "FHF", "FFG"], **settings)
-    env.reset(seed=0)
-    base = env.unwrapped
-    assert play_optimally(env, 2000) == pytest.approx(base.success_bars(base.state)[1], abs=0.045)
-
-
 def test_the_bars_respect_all_limits_of_an_environment():
     env = gym.make("tsr/FrozenLake-v0", desc=["SFG"], is_slippery=False, max_turns=1, max_actions_per_turn=1)
     env.reset(seed=1)

@@ -116,24 +116,6 @@ def test_a_forest_of_chains_gives_grpo(seed):
     torch.testing.assert_close(tree_backup(batch, centre="mean", scale="std"), chain, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_star_whose_branches_part_at_the_root_gives_twice_grpo(seed):
-    # One tree per group, no turn shared: within the tree and within the prompt is the same comparison.
-    chains = random_groups(seed, chains=True)
-    groups = [
-        Group(
-            group.task,
-            tuple(
-                path(*[Sampled(100 * number + turn.node, turn.reward) for turn in trajectory.turns])
-                for number, trajectory in enumerate(group.trajectories)
-            ),
-        )
-        for group in chains
-    ]
-    batch = collate(groups)
-    torch.testing.assert_close(tree_grpo(batch), 2 * grpo(batch), atol=1e-5, rtol=1e-5)
-
-
 def gradients(batch, advantages):
     """Return the gradient of ``-sum A logp`` by (node, place in the turn), as a policy that sees prefixes would have.
 
@@ -181,51 +163,6 @@ def test_within_a_tree_advantages_sum_to_nothing_so_what_all_share_learns_nothin
     table = table_of(batch)
     whole = table.sharers == torch.bincount(table.tree[table.is_first])[table.tree]
     assert once[table.row, table.column][whole[table.entry]].abs().sum() < 1e-4
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("centre", ["mean", "loo"])
-def test_siblings_advantages_sum_to_nothing(seed, centre):
-    batch = collate(random_groups(seed))
-    table = table_of(batch)
-    actual = tree_backup(batch, centre=centre, only_child="zero", prefix=0.0)[table.row, table.column][table.starts]
-    sums = {}
-    for node, parent, group, first, value in zip(
-        table.node.tolist(),
-        table.parent.tolist(),
-        table.group.tolist(),
-        table.is_first.tolist(),
-        actual.tolist(),
-        strict=True,
-    ):
-        sums.setdefault(("root", group) if first else parent, {})[node] = value
-    assert max(abs(sum(values.values())) for values in sums.values()) < 1e-5
-    assert max(len(values) for values in sums.values()) > 1
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_more_on_every_return_of_a_group_changes_no_comparison(seed):
-    groups = random_groups(seed)
-    raised = [
-        Group(
-            group.task,
-            tuple(
-                path(
-                    *[
-                        Sampled(
-                            turn.node, turn.reward + (turn is trajectory.turns[-1]) * 3.0, tokens=len(turn.token_ids)
-                        )
-                        for turn in trajectory.turns
-                    ],
-                    tree=trajectory.tree,
-                )
-                for trajectory in group.trajectories
-            ),
-        )
-        for group in groups
-    ]
-    for estimator in (grpo, dr_grpo, rloo, tree_grpo, treerl, treepo, tree_backup):
-        nearly(flat(of_groups(raised, estimator)), flat(of_groups(groups, estimator)))
 
 
 def test_contrasts_are_added_or_averaged_and_nodes_of_a_depth_compared():

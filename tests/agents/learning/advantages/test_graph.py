@@ -3,8 +3,8 @@
 from collections import defaultdict
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise, product
-from math import exp, inf
+from itertools import product
+from math import inf
 from statistics import mean, stdev
 
 import numpy as np
@@ -15,11 +15,11 @@ from tests.agents.learning.advantages.forests import Sampled, batch_of, by_turn,
 from tests.agents.worlds import Script, letters
 from tsr_gym import Candidate
 from tsr_gym.agents.episodes.search import search
-from tsr_gym.agents.episodes.trajectory import Edge, Group, edges_along, harvest, harvest_all, harvest_edges
-from tsr_gym.agents.learning.advantages import graph, grpo, tree_backup
+from tsr_gym.agents.episodes.trajectory import Edge, Group, edges_along, harvest_edges
+from tsr_gym.agents.learning.advantages import graph, grpo
 from tsr_gym.agents.learning.advantages.turns import edge_values
 from tsr_gym.agents.learning.batch import collate
-from tsr_gym.agents.strategies import beam, best_of_n
+from tsr_gym.agents.strategies import beam
 
 GOAL = (True, True)
 OPEN = (False, False)
@@ -78,16 +78,6 @@ def test_every_try_counts_in_the_mean_of_its_state():
     batch = collate([Group(0, (walk("sb"), walk("sa", success=True)))], edges={0: tried})
     # Shares 1, 1, 1, 0: 3/4 on average.
     assert by_turn(batch, graph(batch, scale="none")) == [[-0.5 - 0.75], [0.5 + 0.25]]
-
-
-def test_moves_far_from_the_goal_differ_as_much_as_near_it():
-    line = "abcdefghijklmnopqrst"
-    moves = [edge(f"{here}1", there) for here, there in pairwise(line)]
-    moves += [edge("t1", "z", GOAL), edge("a2", "a"), edge("s2", "s")]
-    batch = collate([Group(0, (walk("a2"), walk("s2")))], edges={0: moves})
-    far, near = (turns[0] for turns in by_turn(batch, graph(batch)))
-    # With 20 moves to go all values are below 1e-19; a wasted move still costs a factor of w.
-    assert far == near == pytest.approx(-(0.5**0.5), abs=1e-4)
 
 
 def test_candidates_without_continuation_are_no_failures():
@@ -267,19 +257,6 @@ def grown(strategy, says):
     return search([env], policy, strategy, seeds=[1])[0]
 
 
-def test_a_searched_success_tells_plain_failures_apart_that_earned_the_same():
-    plain = grown(partial(best_of_n, n=2), {"": "oa", "o": "a", "a": "a", "oa": "a", "aa": "a"})
-    searched = grown(partial(beam, width=1, branching=3), {"": "ozb", "o": "kbb"})
-    group = Group(7, (*harvest_all(plain), *harvest(searched, 1, selected_by="beam", number=1)))
-    assert [one.success for one in group.trajectories] == [False, False, True]
-    # Plain play alone has no gradient: both failed with the same return, and no success is in their graph.
-    assert not graph(collate([Group(7, group.trajectories[:2])])).any()
-    batch = collate([group], edges={7: harvest_edges([plain, searched])})
-    shown = batch.rows((~batch.searched).nonzero()[:, 0])
-    # Shares. At the start: o 1 twice, a 0, z 0, and b unknown, of mean 1/2. After o: a 0 and k 1, both b unknown.
-    assert by_turn(shown, graph(shown, scale="none")) == [[0.5, -0.5, 0], [-0.5, 0, 0]]
-
-
 def test_edges_of_a_tree_hold_every_candidate_and_how_it_ended():
     tree = grown(partial(beam, width=1, branching=3), {"": "ozb", "o": "kbb"})
     key = {node.observation: node.state_key for node in tree.nodes}
@@ -294,55 +271,6 @@ def test_edges_of_a_tree_hold_every_candidate_and_how_it_ended():
 
 
 # The example of mechanism 4: R = a_0, a fork at the second step. All siblings of the fork earn the same.
-
-
-def forked(first, choices):
-    """Return two leaves that share their first turn, whose action alone decides; the fork's choices do nothing."""
-    won = first == "1"
-    state = f"after {first}".encode()
-    return [
-        path(
-            Sampled(1, 0.0, b"start", action=first),
-            Sampled(2 + place, float(won), state, action=choice),
-            success=won,
-            tree=0,
-        )
-        for place, choice in enumerate(choices)
-    ]
-
-
-def gradients(estimator, p, *, one_prompt=True):
-    """Return the expected coefficient of the score of the first and the second choice, over all outcomes of 2 trees.
-
-    With logits l of the choice 1, d log pi(a) / dl is a - p; a turn of a tree counts once, however many trajectories
-    share it.
-    """
-    expected = [0.0, 0.0]
-    for outcome in product("01", repeat=6):
-        trees = (outcome[:3], outcome[3:])
-        chance = np.prod([p if choice == "1" else 1 - p for choice in outcome])
-        leaves = [[replace(one, tree=number) for one in forked(tree[0], tree[1:])] for number, tree in enumerate(trees)]
-        batch = batch_of([*leaves[0], *leaves[1]]) if one_prompt else batch_of(*leaves)
-        actual = by_turn(batch, estimator(batch))
-        for number, (first, *choices) in enumerate(trees):
-            rows = actual[2 * number : 2 * number + 2]
-            expected[0] += chance * mean(row[0] for row in rows) * (int(first) - p)
-            pairs = zip(rows, choices, strict=True)
-            expected[1] += chance * sum(row[1] * (int(choice) - p) for row, choice in pairs)
-    return [value / 2 for value in expected]
-
-
-def test_what_siblings_of_a_fork_cannot_see_the_graph_sees():
-    p = 1 / (1 + exp(-0.4))
-    true = p * (1 - p)
-    # Compared with its siblings in its own tree no choice has any credit, the one that decides included.
-    siblings = partial(tree_backup, only_child="zero", prefix="duplicate")
-    assert gradients(siblings, p, one_prompt=False) == pytest.approx([0, 0], abs=1e-9)
-    # A mean that includes the sample shrinks the gradient by (G - 1) / G: G = 2 trees of 2 equal leaves each.
-    episodes = partial(graph, step_weight=0.0, scale="none")
-    assert gradients(episodes, p) == pytest.approx([true / 2, 0], abs=1e-6)
-    # The graph adds as much: both trees' first moves were made in the same state. The second choice earns nothing.
-    assert gradients(partial(graph, w=1.0, scale="none"), p) == pytest.approx([true, 0], abs=1e-6)
 
 
 @pytest.mark.parametrize("w", [0.0, -1.0, 1.5])

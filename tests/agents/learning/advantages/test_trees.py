@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from math import exp, sqrt
 
 import pytest
@@ -272,12 +271,6 @@ def test_a_left_branch_is_completed_by_what_failures_that_went_on_still_earned()
     assert rewards_of(table, Backup()).values[table.is_last].tolist() == pytest.approx([0.8, -0.1])
 
 
-def test_the_candidates_on_the_way_to_a_success_are_still_the_better_ones():
-    batch = batch_of([left([1]), left([2, 3]), played([2, 4], end=1.0), played([5, 6], end=0.0)])
-    first, way = by_turn(batch, tree_backup(batch))[0], by_turn(batch, tree_backup(batch))[2]
-    assert first[0] < 0 < min(way)
-
-
 FIRST, SECOND = torch.tensor([0.3, -0.4]), torch.tensor([[0.2, -0.1], [-0.5, 0.6]])
 EARNED = torch.tensor([[1.0, 0.0], [3.0, 7.0]])
 
@@ -288,71 +281,7 @@ def policy(first, second):
     return shares, then, (then * EARNED).sum(dim=1)
 
 
-def expected_gradient(estimator, follows):
-    """Return the mean of ``sum A grad log pi`` over all trees of two candidates a turn, with equal token weights.
-
-    Args:
-        estimator: Of the leaves of a tree, with the exact values of first actions as the critic's.
-        follows: Sets of first candidates that the search continues, equally likely; the others are left.
-    """
-    first, second = FIRST.clone().requires_grad_(), SECOND.clone().requires_grad_()
-    shares, then, values = policy(first, second)
-    total = torch.zeros(())
-    # A first candidate's action, and those of the two candidates after it.
-    every = list(product(range(2), repeat=3))
-    for trees in product(every, every):
-        chance = 1.0
-        for a, b, c in trees:
-            chance *= float((shares[a] * then[a, b] * then[a, c]).detach()) / len(follows) ** 0.5
-        for follow in follows:
-            # Which first candidate each leaf stands below, and with which candidate after it; 0 for none.
-            leaves = [(number, place) for number in (0, 1) for place in ((1, 2) if number in follow else (0,))]
-            paths, values_known = [], torch.zeros(len(leaves), 1)
-            for row, (number, place) in enumerate(leaves):
-                a, b = trees[number][0], trees[number][place]
-                end = [Sampled(10 + 2 * number + place, float(EARNED[a, b]))] if place else []
-                paths.append(path(Sampled(1 + number), *end, finished=place > 0))
-                values_known[row] = values[a].item()
-            batch = batch_of(paths)
-            worth = by_turn(batch, estimator(replace(batch, values=values_known.expand(batch.ids.shape))))
-            for (number, place), turns in zip(leaves, worth, strict=True):
-                a, b = trees[number][0], trees[number][place]
-                chances = [shares[a], then[a, b]][: len(turns)]
-                total = total + chance * sum(
-                    advantage * each.log() for advantage, each in zip(turns, chances, strict=True)
-                )
-    return torch.autograd.grad(total, (first, second))
-
-
-def policy_gradient():
-    first, second = FIRST.clone().requires_grad_(), SECOND.clone().requires_grad_()
-    shares, _, values = policy(first, second)
-    return torch.autograd.grad((shares * values).sum(), (first, second))
-
-
 FULL, BY_LOT = [(0, 1)], [(0,), (1,)]
-
-
-@pytest.mark.parametrize(
-    ("prefix", "follows", "share"),
-    [
-        ("policy", FULL, 1.0),
-        ("policy", BY_LOT, 1.0),
-        # In a full tree there are half as many first turns as second ones, for as many episodes.
-        (1.0, FULL, 0.5),
-        (1.0, BY_LOT, 1.0),
-        ("duplicate", FULL, 1.0),
-        # A first turn that was followed counts for both of its leaves, the other one once.
-        ("duplicate", BY_LOT, 1.5),
-    ],
-)
-def test_weight_of_first_turns_over_second_ones_in_the_mean_gradient(prefix, follows, share):
-    """Over all trees; 1 is the policy gradient. One of two first candidates is followed at random, or both are."""
-    actual = expected_gradient(partial(tree_backup, unfinished="value", prefix=prefix), follows)
-    first, second = (float((each / wanted).mean()) for each, wanted in zip(actual, policy_gradient(), strict=True))
-    assert first == pytest.approx(share * second, rel=1e-4)
-    for each, wanted, scale in zip(actual, policy_gradient(), (first, second), strict=True):
-        torch.testing.assert_close(each, scale * wanted, rtol=1e-4, atol=1e-5)
 
 
 def recursed(group):
