@@ -94,8 +94,8 @@ def play(turns, episodes, limits):
 def test_blind_turns_win_as_often_as_the_environment_lets_them(turns):
     limits = {"max_turns": 4, "max_actions_per_turn": 3, "max_actions": 6}
     exact = blind_value(FrozenLakeState(LAKE, 0), turns, ice=THIRD, limits=Limits(**limits))
-    # 4,000 episodes: four standard deviations are at most 0.032.
-    assert play(turns, 4000, limits) == pytest.approx(exact, abs=0.032)
+    # 1,000 episodes: four standard deviations are at most 0.064.
+    assert play(turns, 1000, limits) == pytest.approx(exact, abs=0.064)
 
 
 def test_blind_turns_are_worth_their_actions_one_after_the_other():
@@ -259,29 +259,6 @@ def test_the_environment_values_states_under_its_limits():
     endless = gym.make("tsr/FrozenLake-v0", desc=["SFG"], max_actions_per_turn=7).unwrapped
     endless.reset(seed=0)
     assert endless.best_value(endless.state, 5, 10) is None
-
-
-@pytest.mark.parametrize("desc", TINY, ids="/".join)
-def test_random_play_is_what_enumerating_all_sequences_gives(desc):
-    letters = "".join(desc)
-    for rate, length in ((1 / 3, 3), (0.8, 4)):
-        table = gym.make("FrozenLake-v1", desc=desc, success_rate=rate).unwrapped.P
-        starts = [cell for cell, letter in enumerate(letters) if letter == "S"]
-        total = 0.0
-        for start in starts:
-            where = {start: 1.0}
-            for _ in range(length):
-                spread = {}
-                for here, chance in where.items():
-                    for action in range(4):
-                        for probability, there, _, ended in table[here][action]:
-                            share = chance * probability / 4
-                            if not ended:
-                                spread[there] = spread.get(there, 0.0) + share
-                            elif letters[there] == "G":
-                                total += share / len(starts)
-                where = spread
-        assert random_success(desc, success_rate=rate, max_actions=length) == pytest.approx(total, abs=1e-12)
 
 
 CEILINGS = {
