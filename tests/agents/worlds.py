@@ -185,8 +185,8 @@ def picture(tree):
     ]
 
 
-def watch(strategy, asked):
-    """Return a strategy that works like another and appends the nodes that it expands to a list."""
+def watch(strategy, asked, seen=lambda tree, wishes: [wish.node for wish in wishes]):
+    """Return a strategy that works like another and extends a list by what is seen of its wishes, the nodes."""
 
     def watched(tree):
         plan = strategy(tree)
@@ -195,7 +195,7 @@ def watch(strategy, asked):
                 wishes = next(plan)
             except StopIteration as end:
                 return end.value
-            asked.extend(wish.node for wish in wishes)
+            asked.extend(seen(tree, wishes))
             yield wishes
 
     return watched

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tests.agents.worlds import WALKER, cycle, lake, letters, picture, priced, rooms, words_of
+from tests.agents.worlds import WALKER, cycle, lake, letters, picture, priced, rooms, watch, words_of
 from tsr_gym import Candidate, Expand
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.policies.random_policy import RandomPolicy
@@ -41,13 +41,8 @@ def test_each_rank_keeps_what_it_says(seed):
 def test_merging_expands_no_state_twice_in_a_turn(merge):
     env = letters({"a": 1.0, "b": 2.0, "c": 0.5, "d": 0.25}, turns=5, bag=True)
     asked = []
-
-    def watched(tree):
-        for wishes in beam(tree, width=6, branching=4, merge=merge):
-            asked.append([tree.nodes[wish.node].observation for wish in wishes])
-            yield wishes
-
-    env.search(cycle("abcd"), watched)
+    bags = lambda tree, wishes: [[tree.nodes[wish.node].observation for wish in wishes]]  # noqa: E731
+    env.search(cycle("abcd"), watch(partial(beam, width=6, branching=4, merge=merge), asked, bags))
     repeated = [len(words) - len(set(words)) for words in asked]
     assert any(repeated) == (merge is None)
     # By price: bb once, ab, bc and bd each in two orders. The six places hold four pairs, or six that differ.

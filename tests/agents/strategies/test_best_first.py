@@ -53,15 +53,14 @@ def test_the_best_open_node_is_expanded(seed, expansions, samples, parallel, end
     assert [words[end] for end in tree.chosen] == chosen
 
 
+def expanded(tree, wishes):
+    return [words_of(tree)[wish.node] for wish in wishes]
+
+
 def visited(seed, value, expansions=13):
     asked = []
-
-    def watched(tree):
-        for wishes in best_first(tree, expansions=expansions, samples=3, value=value):
-            asked.extend(words_of(tree)[wish.node] for wish in wishes)
-            yield wishes
-
-    letters({"a": 1.0, "b": 1.0, "c": 1.0}, turns=3, seed=seed).search(cycle("abc"), watched)
+    search = watch(partial(best_first, expansions=expansions, samples=3, value=value), asked, expanded)
+    letters({"a": 1.0, "b": 1.0, "c": 1.0}, turns=3, seed=seed).search(cycle("abc"), search)
     return asked
 
 
@@ -83,13 +82,9 @@ def test_with_its_negative_it_searches_breadth_first():
 def asked_for(expansions, merge, policy, samples=3):
     """Return the words that were expanded, where the order of letters does not matter."""
     asked = []
-
-    def watched(tree):
-        for wishes in best_first(tree, expansions=expansions, samples=samples, merge=merge):
-            asked.extend(tree.nodes[wish.node].observation for wish in wishes)
-            yield wishes
-
-    letters({"a": 1.0, "b": 2.0, "c": 0.5}, turns=4, bag=True).search(policy, watched)
+    bags = lambda tree, wishes: [tree.nodes[wish.node].observation for wish in wishes]  # noqa: E731
+    search = watch(partial(best_first, expansions=expansions, samples=samples, merge=merge), asked, bags)
+    letters({"a": 1.0, "b": 2.0, "c": 0.5}, turns=4, bag=True).search(policy, search)
     return asked
 
 
@@ -288,14 +283,9 @@ def test_a_state_is_expanded_again_where_it_is_reached_with_a_larger_probability
     ],
 )
 def test_the_probability_of_a_turn_is_that_of_all_its_tokens_or_its_share_of_the_candidates(chance, logprobs, wanted):
-    asked = []
-
-    def watched(tree):
-        for wishes in levin(tree, expansions=3, samples=2, chance=chance):
-            asked.extend(words_of(tree)[wish.node] for wish in wishes)
-            yield wishes
-
-    letters({"a": 1.0, "b": 1.0}).search(Script({"": "ab", "a": "ab", "aa": "ab", "b": "ab"}, logprobs), watched)
+    asked, policy = [], Script({"": "ab", "a": "ab", "aa": "ab", "b": "ab"}, logprobs)
+    search = watch(partial(levin, expansions=3, samples=2, chance=chance), asked, expanded)
+    letters({"a": 1.0, "b": 1.0}).search(policy, search)
     assert sorted(asked) == sorted(wanted)
 
 

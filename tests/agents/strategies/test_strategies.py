@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.agents.worlds import PUSHER, WALKER, Script, cycle, grow_bare, lake, letters, picture, rooms, words_of
+from tests.agents.worlds import PUSHER, WALKER, Script, cycle, grow_bare, lake, letters, picture, rooms, watch, words_of
 from tsr_gym import ConfigError, Tree
 from tsr_gym.agents import strategies
 from tsr_gym.agents.episodes.search import search
@@ -59,19 +59,8 @@ def test_a_strategy_grows_the_tree_that_was_worked_out_by_hand(path):
     case = json.loads(path.read_text())
     world = {name: case[name] for name in ("score_of", "seed", "dead", "bag") if name in case}
     env = letters(case["pays"], case["ends"], case["turns"], **world)
-    grow = getattr(strategies, case["strategy"])
-    rounds = []
-
-    def watched(tree):
-        plan = grow(tree, **case["numbers"])
-        while True:
-            try:
-                wishes = next(plan)
-            except StopIteration as end:
-                return end.value
-            rounds.append([list(wish) for wish in wishes])
-            yield wishes
-
+    grow, rounds = partial(getattr(strategies, case["strategy"]), **case["numbers"]), []
+    watched = watch(grow, rounds, lambda tree, wishes: [[list(wish) for wish in wishes]])
     policy = Script(case["says"], case.get("logprobs"))
     tree = env.search(policy, watched)
     assert rounds == case["rounds"]
@@ -151,21 +140,13 @@ def test_a_strategy_only_reads(strategy, monkeypatch):
     strategy=st.sampled_from(sorted(ALL)),
 )
 def test_only_open_nodes_are_expanded_and_what_is_chosen_has_grown(prices, dead, bag, seed, strategy):
+    def seen(tree, wishes):
+        assert len({wish.node for wish in wishes}) == len(wishes)
+        return [tree.nodes[wish.node] for wish in wishes]
+
     asked = []
-
-    def watched(tree):
-        plan = ALL[strategy](tree)
-        while True:
-            try:
-                wishes = next(plan)
-            except StopIteration as end:
-                return end.value
-            asked.extend(tree.nodes[wish.node] for wish in wishes)
-            assert len({wish.node for wish in wishes}) == len(wishes)
-            yield wishes
-
     env = letters(dict(zip("abcx", prices, strict=True)), "x", 4, seed=seed, dead=dead, bag=bag)
-    tree = env.search(cycle("abcx"), watched)
+    tree = env.search(cycle("abcx"), watch(ALL[strategy], asked, seen))
     assert all(node.is_open for node in asked)
     assert len(set(tree.chosen)) == len(tree.chosen)
     assert tree.root not in tree.chosen
