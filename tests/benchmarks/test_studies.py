@@ -57,7 +57,7 @@ def test_a_run_is_finished_with_the_tokens_that_it_matches_once_evaluated(tmp_pa
     (folder / TARGETS).write_text("[40, 80]")
     assert finished(folder)
     assert not finished(tmp_path / "nothing")
-    assert measured(folder_of(tmp_path / "run", updates=0, evaluated=[])) is None
+    assert measured(folder_of(tmp_path / "empty", updates=0, evaluated=[])) is None
 
 
 def test_costs_are_sums_over_updates_and_a_point_knows_the_seconds_until_then(tmp_path):

@@ -67,7 +67,10 @@ def test_sampled_actions_draw_nothing_from_the_environments_space():
         ([result(), result(2.5)], "the observation of step 1 differs: wanted array([2.]), got array([2.5])"),
         ([result(), result(2.0, 1.0, True)], "the reward of step 1 differs: wanted 0.0, got 1.0"),
         ([result(info={"a": 1}), result(2.0)], "the info of step 0 differs: wanted {}, got {'a': 1}"),
-        ([result(), play.raised(ValueError("no"))], "the observation of step 1, got step 1 raising ValueError: no"),
+        (
+            [result(), play.raised(ValueError("no"))],
+            "wanted the observation of step 1, got step 1 raising ValueError: no",
+        ),
         ([result()], "the observation of step 1 is missing"),
     ],
 )

@@ -236,14 +236,15 @@ def interrupted(corpus):
 
 
 def test_an_interrupted_build_leaves_nothing_or_the_old_index(tmp_path):
+    index = tmp_path / "deep" / "index"
     with pytest.raises(KeyboardInterrupt):
-        BM25Index.build(interrupted(passages(30)), tmp_path / "deep" / "index")
-    assert list((tmp_path / "deep").iterdir()) == []
-    old = BM25Index.build(passages(30), tmp_path / "index")
+        BM25Index.build(interrupted(passages(30)), index)
+    assert list(index.parent.iterdir()) == []
+    old = BM25Index.build(passages(30), index)
     with pytest.raises(KeyboardInterrupt):
-        BM25Index.build(interrupted(passages(40)), tmp_path / "index")
-    assert BM25Index.open(tmp_path / "index", verify=True).digest == old.digest
-    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+        BM25Index.build(interrupted(passages(40)), index)
+    assert BM25Index.open(index, verify=True).digest == old.digest
+    assert [path.name for path in index.parent.iterdir()] == ["index"]
 
 
 def test_a_new_index_takes_the_place_of_an_old_one_which_stays_usable_where_it_is_open(tmp_path):

@@ -248,12 +248,11 @@ def test_an_interruption_after_the_last_step_keeps_the_new_catalogue(tmp_path, m
 
 
 def test_folders_keep_other_files_and_have_the_umasks_permissions(tmp_path):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "import.lock").mkdir()
-    with pytest.raises(TsrGymError, match=r"cannot lock .*import\.lock: .* choose a writable folder"):
-        import_catalogue(write_files(tmp_path / "in", [item(1)]), tmp_path / "out")
     out = tmp_path / "out"
-    out.mkdir()
+    (out / "import.lock").mkdir(parents=True)
+    with pytest.raises(TsrGymError, match=r"cannot lock .*import\.lock: .* choose a writable folder"):
+        import_catalogue(write_files(tmp_path / "in", [item(1)]), out)
+    (out / "import.lock").rmdir()
     (out / "notes.txt").write_text("mine")
     import_catalogue(write_files(tmp_path / "in", [item(1)]), out)
     assert (out / "notes.txt").read_text() == "mine"
