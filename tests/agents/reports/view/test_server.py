@@ -137,9 +137,10 @@ def test_runs_and_trees_of_folders_have_different_names(tmp_path):
     assert (list(sources.runs), list(sources.trees)) == (["a", "b"], ["a/x"])
     sources = find_sources([make_run(tmp_path / "one" / "beam", "x"), make_run(tmp_path / "two" / "beam", "x")])
     assert (list(sources.runs), list(sources.trees)) == (["beam", "beam-2"], ["beam/x", "beam-2/x"])
-    small_tree().save(tmp_path / "lone.jsonl")
-    sources = find_sources([tmp_path / "lone.jsonl", tmp_path])
-    assert (dict(sources.runs), list(sources.trees)) == ({}, ["lone", f"{tmp_path.name}/lone"])
+    (tmp_path / "files").mkdir()
+    small_tree().save(tmp_path / "files" / "lone.jsonl")
+    sources = find_sources([tmp_path / "files" / "lone.jsonl", tmp_path / "files"])
+    assert (dict(sources.runs), list(sources.trees)) == ({}, ["lone", "files/lone"])
 
 
 def test_trees_of_folders_and_files_of_one_name_are_all_kept_and_belong_to_no_run(tmp_path):
