@@ -142,10 +142,10 @@ def test_equal_returns_teach_nothing_and_shares_and_counts_are_positive():
     kept = keep_varied(groups)
     assert kept == [groups[1]]
     assert reasons(kept) == {"group_equal_returns": 2}
-    with pytest.raises(ValueError, match="wanted k >= 0"):
+    with pytest.raises(ValueError, match="wanted k as a whole number >= 0"):
         keep_top_k(FIVE, -1)
     assert (keep_top_p([worth(1.0, 1.0)]), keep_top_p([])) == ([], [])
-    with pytest.raises(ValueError, match="wanted a share 0 < p <= 1"):
+    with pytest.raises(ValueError, match="wanted p > 0 and <= 1"):
         keep_top_p(FIVE, 0.0)
 
 
