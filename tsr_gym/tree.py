@@ -7,6 +7,7 @@ Nodes are only added. They never change, except for the score that a rater gives
 import json
 import os
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from math import inf, isfinite
 from operator import add, attrgetter, sub
@@ -172,10 +173,10 @@ class _Store:
             NotFinite: The value or the sum is not finite. Comparisons with NaN are false: a search would take any path.
         """
         above = self.sums[quantity][parent]
-        total = above + value
-        if not isfinite(total):
-            raise NotFinite(f"wanted a finite {quantity} below node {parent}, got {value:g}, after {above:g} before it")
-        return total
+        with suppress(OverflowError, TypeError):
+            if isfinite(total := above + value):
+                return total
+        raise NotFinite(f"wanted a finite {quantity} below node {parent}, got {shown(value)}, after {above:g}")
 
 
 class Tree:

@@ -324,7 +324,7 @@ def deep(line, depth):
     )
 
 
-@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf, 10**400])
 @pytest.mark.parametrize("name", ["reward", "score"])
 def test_numbers_that_cannot_be_compared_are_refused_with_their_node(name, wrong):
     tree = grown()
