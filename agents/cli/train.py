@@ -239,9 +239,10 @@ def _dry_run(config: TrainConfig, command: TrainCommand) -> int:
         gib = [f"{size / 2**30:.2f}" for size in (cost.model_bytes, cost.optimizer_bytes, cost.batch_bytes)]
         print(f"parameters: {cost.parameters:,}, of which the optimizer updates {cost.trained:,}")
         print(f"tokens per update: {cost.tokens:,} ({cost.tokens_from})")
+        print(f"engine: {cost.engine}")
         print(f"memory, GiB: model {gib[0]}, optimizer {gib[1]}, longest batch {gib[2]}")
     else:
-        print(f"parameters: known when the embedded model is built, at the first use, in {folder}")
+        print(f"parameters and engine: known when the embedded model is built, at the first use, in {folder}")
     workers = f", searches in {command.workers.ray_workers} workers of Ray" if command.workers.wanted else ""
     print(f"processes: {os.environ.get('WORLD_SIZE', '1')}{workers}")
     print(f"folder: {config.folder}")

@@ -10,9 +10,9 @@ from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.language_model import LanguageModel, pick_autocast, stop_ids
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
+from tsr_gym.agents.policies.choose_engine import engine_here
 from tsr_gym.agents.policies.engine import Engine, Host
 from tsr_gym.agents.policies.prompts import History, Prompt, choose_prompt
-from tsr_gym.agents.policies.transformers_engine import TransformersEngine
 from tsr_gym.errors import ConfigError
 from tsr_gym.registration import env_id
 from tsr_gym.text_env import TextEnv
@@ -29,7 +29,7 @@ class ModelPlayer:
         task: What is played.
         model: How the model is used.
         policy: The model.
-        host: Where it is held for sampling; None where transformers samples from the model itself.
+        host: Where it is held for sampling; None to sample from the model itself.
     """
 
     env: str
@@ -71,7 +71,8 @@ class ModelPlayer:
         if self.host is not None:
             engine = self.host.engine(stop_ids=stops, max_tokens=self.max_tokens, temperature=temperature)
         else:
-            engine = TransformersEngine(
+            engine = engine_here(
+                self.model.engine,
                 self.policy.model,
                 stop_ids=stops,
                 max_tokens=self.max_tokens,

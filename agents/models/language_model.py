@@ -206,7 +206,7 @@ def pick_autocast(name: str, device: torch.device) -> torch.dtype | None:
 
 
 def sampling_host(config: ModelConfig, folder: Path, *, lora_rank: int = 0) -> Host | None:
-    """Return a new host of the model in a folder, None where transformers samples from the model itself.
+    """Return a new host of the model in a folder, None to sample from the model itself.
 
     Args:
         config: How the model is used.

@@ -105,9 +105,10 @@ class ModelConfig:
     model: str = setting("default", metavar="FOLDER")
     """Folder of a local Hugging Face model; default builds the small embedded model of the environment; S1 is the
     package's base model for Sokoban rooms of 10 to 16 moves."""
-    engine: str = setting("transformers", metavar="{transformers,vllm,vllm-server,CALL}")
-    """Sampler of the same weights: transformers (the model itself), vllm (in this process), vllm-server (vLLM's own
-    server) or package.module:name of yours; in eval also openai, a server with OpenAI's API."""
+    engine: str = setting("auto", metavar="{auto,trie,transformers,vllm,vllm-server,CALL}")
+    """Sampler of the same weights: trie (the model itself, for small Qwen2 and Llama models on a CPU), transformers
+    (the model itself), auto (trie where it is faster), vllm (in this process), vllm-server (vLLM's own server) or
+    package.module:name of yours; in eval also openai, a server with OpenAI's API."""
     engine_url: str | None = setting(None, metavar="URL")
     """vLLM's own server, where it runs already on this machine; None starts one that ends with this process."""
     engine_gib: float = 1.0

@@ -146,6 +146,8 @@ class EngineEntry(NamedTuple):
 
 _HERE = "tsr_gym.agents.policies"
 ENGINES = {
+    "auto": EngineEntry(None, in_workers=True),
+    "trie": EngineEntry(None, in_workers=True),
     "transformers": EngineEntry(None, in_workers=True),
     "vllm": EngineEntry(f"{_HERE}.vllm_model:VllmModel", "vllm", takes_adapters=True, in_workers=True),
     "vllm-server": EngineEntry(f"{_HERE}.vllm_server:VllmServer", "vllm"),

@@ -8,13 +8,13 @@ sample, and a sample sees the prompt's slots and its own.
 from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-from weakref import finalize, ref
 
 import torch
 from torch import Tensor
-from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 from transformers import Cache
 from transformers.cache_utils import DynamicLayer
+
+from tsr_gym.agents.policies.parameters import WeightWatch
 
 # Steps for which a layer makes room at once.
 STEPS = 16
@@ -201,40 +201,6 @@ NOTHING = Prefix(None, 0, 0)
 class _Remembered(NamedTuple):
     tokens: Tokens
     prefix: Prefix
-
-
-class WeightWatch:
-    """Notice that a model's parameters have changed; what was computed by the old ones is then stale.
-
-    It reads no weights. Changes through `Tensor.data` in place are invisible to PyTorch and so to this class: after
-    these, call `Engine.load_weights` without weights.
-
-    Args:
-        model: The model.
-    """
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-        self._stepped = False
-        self._versions = self._read()
-        watch = ref(self)
-
-        # PyTorch's fused optimizers, which are the default of other trainers, leave version counters as they are.
-        def note(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-            if (living := watch()) is not None:
-                living._stepped = True
-
-        finalize(self, register_optimizer_step_post_hook(note).remove)
-
-    def changed(self) -> bool:
-        """Return whether parameters may have changed since the last call."""
-        before, stepped = self._versions, self._stepped
-        self._versions, self._stepped = self._read(), False
-        return stepped or self._versions != before
-
-    def _read(self) -> list[tuple[int, int]]:
-        parameters = self._model.parameters()
-        return [(tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in parameters]
 
 
 class PrefixCache:

@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from tsr_gym.agents.policies.engine import Capabilities, Completion, answer_limit, check_prompt
+from tsr_gym.agents.policies.parameters import replace_parameters
 from tsr_gym.agents.policies.prefix_cache import (
     NOTHING,
     Prefix,
@@ -296,23 +297,3 @@ def _shift(value: Tensor, bits: int) -> Tensor:
 
 def _wrap(value: int) -> Tensor:
     return torch.tensor(value, dtype=torch.int64)
-
-
-def replace_parameters(model: Any, weights: Iterable[tuple[str, Any]]) -> None:
-    """Replace parameters of a model by name; those that are not given stay.
-
-    Raises:
-        ConfigError: It has no such parameter, or of another shape.
-    """
-    own = model.state_dict()
-    with torch.no_grad():
-        for name, value in weights:
-            if name not in own:
-                raise ConfigError(
-                    f"the model has no parameter {name!r}; it has {len(own)}, such as {next(iter(own))!r}"
-                )
-            # `copy_` would broadcast a smaller tensor without an error.
-            if own[name].shape != value.shape:
-                raise ConfigError(f"wanted {name} of shape {[*own[name].shape]}, got {[*value.shape]}")
-            if own[name].data_ptr() != value.data_ptr():
-                own[name].copy_(value)

@@ -72,9 +72,9 @@ class CalibrationConfig(WorldConfig):
     model: str = RANDOM
     """Player that makes candidates: random for uniformly random legal actions, the folder of a model, default for the
     small embedded model, or with --engine openai the name of a model."""
-    engine: str = "transformers"
-    """Sampler: transformers, vllm (in this process), vllm-server (vLLM's own server), openai (a server that speaks
-    OpenAI's API) or package.module:name of yours."""
+    engine: str = "auto"
+    """Sampler: auto, trie, transformers, vllm (in this process), vllm-server (vLLM's own server), openai (a server that
+    speaks OpenAI's API) or package.module:name of yours."""
     engine_url: str | None = None
     """URL of a running vLLM server on this machine; None starts one."""
     api: ApiConfig = field(default_factory=ApiConfig)
@@ -91,7 +91,7 @@ class CalibrationConfig(WorldConfig):
         check_numbers(self, "depth", least=0)
         if not self.budgets or self.widths == ():
             raise ConfigError("wanted at least one of budgets and widths, got none")
-        if self.model == RANDOM and self.engine != "transformers":
+        if self.model == RANDOM and self.engine != "auto":
             raise ConfigError(f"random play needs no engine: wanted --model with --engine {self.engine}, got none")
         _ = self.imagined
 

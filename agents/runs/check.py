@@ -14,6 +14,7 @@ from tsr_gym.agents.episodes.env_pool import task_pool
 from tsr_gym.agents.learning.estimators import ESTIMATORS, needs_of
 from tsr_gym.agents.lessons.credit import undo_selection
 from tsr_gym.agents.models.settings import ModelCard
+from tsr_gym.agents.policies.choose_engine import pick_engine, why_no_trie
 from tsr_gym.agents.policies.engine import find_engine
 from tsr_gym.agents.runs.progress import token_targets
 from tsr_gym.agents.strategies import best_of_n
@@ -155,6 +156,7 @@ class Estimate:
         model_bytes: Weights of policy, critic and reference model.
         optimizer_bytes: Gradients and AdamW's moments.
         batch_bytes: Activations and logits of the longest micro-batch.
+        engine: What samples: the engine of the configuration, or the one that ``auto`` stands for.
     """
 
     parameters: int
@@ -164,6 +166,7 @@ class Estimate:
     model_bytes: int
     optimizer_bytes: int
     batch_bytes: int
+    engine: str
 
 
 def estimate(config: TrainConfig, model_dir: Path) -> Estimate:
@@ -203,7 +206,21 @@ def estimate(config: TrainConfig, model_dir: Path) -> Estimate:
         model_bytes=FLOAT * (parameters + critics + reference),
         optimizer_bytes=FLOAT * (MOMENTS + GRADIENTS) * (trained + critics),
         batch_bytes=FLOAT * (activations + logits),
+        engine=_engine(config, shape.to_dict()),
     )
+
+
+def _engine(config: TrainConfig, shape: dict[str, Any]) -> str:
+    from tsr_gym.agents.models.language_model import pick_autocast, pick_device
+
+    own = config.model
+    if own.engine != "auto":
+        return own.engine
+    device = pick_device(own.device)
+    lower = pick_autocast(own.dtype, device)
+    adapted = "low-rank matrices" if config.learn.lora_rank else ""
+    reason = why_no_trie(shape, device=device.type, dtype="float32" if lower is None else str(lower))
+    return "transformers" if config.learn.offload else pick_engine(shape, reason or adapted)
 
 
 def _tokens(config: TrainConfig, episode: int) -> tuple[int, str]:

@@ -1,5 +1,6 @@
 """Parts: what a run consists of, built from its configuration: policy, engine, critic, rater, learner, collector."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,6 +79,8 @@ def build_parts(
     """
     if config.store.solutions and processes.size > 1:
         raise ConfigError(f"a single process fits to solutions: wanted solutions=0, got {processes.size} processes")
+    if processes.size > 1 or config.learn.offload:
+        config = _without_trie(config)
     device = pick_device(config.model.device)
     policy = load_policy(model_dir, device=device, lora=config.lora)
     is_resumed = folder in model_dir.parents
@@ -111,6 +114,14 @@ def build_parts(
     else:
         collector = Collector(config.search, pool, chat, seed=config.run.seed, rater=rater)
     return Parts(policy, host, chat, held_out, eval_chat, learner, collector)
+
+
+def _without_trie(config: TrainConfig) -> TrainConfig:
+    """Return the configuration of a run whose parameters move: the trie engine keeps views of them."""
+    if config.model.engine == "trie":
+        raise ConfigError("with several processes or offload parameters move: wanted engine transformers, got trie")
+    own = config.model
+    return replace(config, model=replace(own, engine="transformers")) if own.engine == "auto" else config
 
 
 def _host(

@@ -130,7 +130,7 @@ class RemoteCollector:
 
     def _expected_continuations(self) -> tuple[Completion, ...]:
         """Return the continuations of the fixed prompts that an engine samples from the current weights."""
-        if self.config.model.engine == "transformers":
+        if find_engine(self.config.model.engine).host is None:
             return tuple(continue_prompts(self.engine, self.learner.model.config))
         # Other engines draw random numbers in their own way, so a worker has to answer. Its answer is compared with the
         # learner, which still has the weights.

@@ -27,7 +27,7 @@ from tsr_gym.agents.models.language_model import (
 )
 from tsr_gym.agents.models.lora import merged_weights
 from tsr_gym.agents.policies.engine import Completion, find_engine
-from tsr_gym.agents.policies.transformers_engine import replace_parameters
+from tsr_gym.agents.policies.parameters import replace_parameters
 from tsr_gym.agents.raters import make_rater
 from tsr_gym.agents.runs.parity import continue_prompts
 from tsr_gym.snapshots import Snapshot

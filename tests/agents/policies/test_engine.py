@@ -11,6 +11,7 @@ from tests.agents.tiny import ScriptedEngine, random_qwen2
 from tsr_gym import CheckFailed, ConfigError
 from tsr_gym.agents.policies.engine import Completion, Engine, EngineEntry, find_engine, start_host
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
+from tsr_gym.agents.policies.trie_engine import TrieEngine
 from tsr_gym.testing.check_engine import HELD
 
 
@@ -27,7 +28,7 @@ def test_a_script_answers_every_seed_in_order_and_is_an_engine():
     assert engine.calls == 2
     names = {name for name, value in vars(Engine).items() if callable(value) and not name.startswith("_")}
     assert names == {"generate", "load_weights", "abort"}
-    assert all(names <= set(dir(kind)) for kind in (ScriptedEngine, TransformersEngine))
+    assert all(names <= set(dir(kind)) for kind in (ScriptedEngine, TransformersEngine, TrieEngine))
 
 
 # Many, so that some answers end with one.
@@ -57,9 +58,9 @@ def learner(tokenizer):
     return soft_model(tokenizer, 0)
 
 
-def engine_of(model, **settings):
+def engine_of(model, kind=TransformersEngine, **settings):
     settings = {"stop_ids": STOPS, "max_tokens": 12, "temperature": TEMPERATURE, **settings}
-    return TransformersEngine(copy.deepcopy(model), **settings)
+    return kind(copy.deepcopy(model), **settings)
 
 
 def new_weights(model, tokenizer):
@@ -67,17 +68,19 @@ def new_weights(model, tokenizer):
     return model.state_dict().items()
 
 
+@pytest.mark.parametrize("kind", [TransformersEngine, TrieEngine])
 @pytest.mark.parametrize("settings", [{}, {"reuse": False, "max_batch": 100}], ids=str)
-def test_the_transformers_engine_keeps_the_whole_contract(check_engine, learner, tokenizer, settings):
+def test_engines_of_this_process_keep_the_whole_contract(check_engine, learner, tokenizer, kind, settings):
     update = partial(new_weights, learner, tokenizer)
     reference = partial(learners_logprobs, learner)
-    found = check_engine(engine_of(learner, **settings), reference=reference, update=update, stop_ids=STOPS)
+    found = check_engine(engine_of(learner, kind, **settings), reference=reference, update=update, stop_ids=STOPS)
     assert found.pop("unsupported") == "the engine offers everything"
     assert set(found.values()) == {HELD}
 
 
-def test_a_model_that_is_trained_in_place_needs_no_weights(check_engine, learner):
-    engine = TransformersEngine(learner, stop_ids=STOPS, max_tokens=12, temperature=TEMPERATURE)
+@pytest.mark.parametrize("kind", [TransformersEngine, TrieEngine])
+def test_a_model_that_is_trained_in_place_needs_no_weights(check_engine, learner, kind):
+    engine = kind(learner, stop_ids=STOPS, max_tokens=12, temperature=TEMPERATURE)
 
     def update():
         with torch.no_grad():

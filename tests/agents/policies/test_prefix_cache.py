@@ -8,7 +8,7 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from tests.agents.policies.test_transformers_engine import check, engine_of
+from tests.agents.policies.test_transformers_engine import check, transformers_engine
 from tests.agents.tiny import random_qwen2
 from tsr_gym.agents.policies import prefix_cache
 from tsr_gym.agents.policies.prefix_cache import NOTHING, PrefixCache, RoomyLayer, SharedRows, places_of, roomy_cache
@@ -208,17 +208,17 @@ def test_a_sample_sees_the_prompt_and_its_own_slots():
 def test_samples_that_share_rows_are_those_of_a_full_forward_pass(sharing_model, counts):
     prompts = [prompt_of(60 - 3 * number, 7 + number) for number in range(len(counts))]
     seeds = [[20 * number + one for one in range(count)] for number, count in enumerate(counts)]
-    check(engine_of(sharing_model), prompts, seeds)
+    check(transformers_engine(sharing_model), prompts, seeds)
 
 
 def test_answers_that_outgrow_a_shared_row_go_on_in_rows_of_their_own(sharing_model):
-    (row,) = check(engine_of(sharing_model, max_tokens=40), [prompt_of(36, 7)], [[1, 2, 3, 4]])
+    (row,) = check(transformers_engine(sharing_model, max_tokens=40), [prompt_of(36, 7)], [[1, 2, 3, 4]])
     # Two share a row of 36 slots, which they take after 18 steps.
     assert max(len(one.token_ids) for one in row) > 20
 
 
 def test_what_was_said_side_by_side_is_continued_from(sharing_model):
-    engine = engine_of(sharing_model)
+    engine = transformers_engine(sharing_model)
     prompts = [prompt_of(50, 7), prompt_of(50, 30)]
     answers = check(engine, prompts, [[1, 2, 3], [4, 5, 6]])
     longer = [(*prompt, *one.token_ids, 9, 8, 7) for prompt, row in zip(prompts, answers, strict=True) for one in row]

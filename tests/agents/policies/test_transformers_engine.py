@@ -1,4 +1,4 @@
-"""TransformersEngine: samples, seeds and log-probabilities against plain forward passes."""
+"""Engines of this process: samples, seeds and log-probabilities against plain forward passes."""
 
 import copy
 import math
@@ -19,6 +19,7 @@ from transformers import (
 from tests.agents.tiny import random_qwen2
 from tsr_gym import ConfigError, PromptTooLong
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine, sample_tokens, uniforms
+from tsr_gym.agents.policies.trie_engine import TrieEngine
 
 STOP = 5
 
@@ -43,8 +44,18 @@ def model(tokenizer):
     return random_qwen2(tokenizer, context=96)
 
 
-def engine_of(model, **settings):
-    return TransformersEngine(model, stop_ids=[STOP], **{"max_tokens": 8, **settings})
+def transformers_engine(model, **settings):
+    return TransformersEngine(model, **{"stop_ids": [STOP], "max_tokens": 8, **settings})
+
+
+def trie_engine(model, **settings):
+    return TrieEngine(model, **{"stop_ids": [STOP], "max_tokens": 8, **settings})
+
+
+@pytest.fixture(params=[transformers_engine, trie_engine])
+def engine_of(request):
+    """Make an engine; what holds of one that samples in this process holds of both."""
+    return request.param
 
 
 def check(engine, prompts, seeds, **settings):
@@ -66,11 +77,11 @@ SEEDS = [[1, 2], [3, 4, 5], [6], [7, 8], [9]]
 
 
 @pytest.mark.parametrize("temperature", [0.6, 1.0, 1.8])
-def test_samples_and_their_log_probabilities_are_those_of_a_full_forward_pass(model, temperature):
+def test_samples_and_their_log_probabilities_are_those_of_a_full_forward_pass(engine_of, model, temperature):
     check(engine_of(model, temperature=temperature), PROMPTS, SEEDS, temperature=temperature)
 
 
-def test_temperature_zero_follows_the_most_likely_tokens(model):
+def test_temperature_zero_follows_the_most_likely_tokens(engine_of, model):
     (row,) = engine_of(model, temperature=0).generate([PROMPTS[1]], seeds=[[1, 2]])
     ids = []
     for _ in range(8):
@@ -87,7 +98,7 @@ def ids_of(answers):
 
 
 @pytest.mark.parametrize("reuse", [True, False])
-def test_a_sample_is_the_same_alone_and_in_any_company(model, reuse):
+def test_a_sample_is_the_same_alone_and_in_any_company(engine_of, model, reuse):
     together = ids_of(engine_of(model, reuse=reuse).generate(PROMPTS, seeds=SEEDS))
     alone = [
         [engine_of(model, reuse=reuse).generate([prompt], seeds=[[seed]])[0][0].token_ids for seed in row]
@@ -100,7 +111,7 @@ def test_a_sample_is_the_same_alone_and_in_any_company(model, reuse):
 
 
 @pytest.mark.parametrize("settings", [{}, {"reuse": False}, {"cache_gib": 2e-5}, {"max_batch": 3}], ids=str)
-def test_prompts_that_grow_along_a_tree_are_answered_as_if_computed_from_the_start(model, settings):
+def test_prompts_that_grow_along_a_tree_are_answered_as_if_computed_from_the_start(engine_of, model, settings):
     engine = engine_of(model, **settings)
     prompts, seeds = PROMPTS, SEEDS
     for turn in range(4):
@@ -114,7 +125,7 @@ def test_prompts_that_grow_along_a_tree_are_answered_as_if_computed_from_the_sta
         seeds = [[100 * turn + number, 55] for number in range(len(prompts))]
 
 
-def test_what_was_not_computed_again_is_counted(model):
+def test_what_was_not_computed_again_is_counted(engine_of, model):
     engine = engine_of(model)
     (first, again, other) = engine.generate([PROMPTS[1], PROMPTS[1], PROMPTS[0]], seeds=[[3], [4], [5]])
     # The second sample of an equal prompt shares all of it.
@@ -130,7 +141,7 @@ def test_what_was_not_computed_again_is_counted(model):
     assert [completion.num_cached for completion in never] == [0, len(longer)]
 
 
-def test_an_answer_ends_with_a_stop_token_at_its_limit_or_where_the_context_ends(model):
+def test_an_answer_ends_with_a_stop_token_at_its_limit_or_where_the_context_ends(engine_of, model):
     rows = engine_of(model, max_tokens=5).generate([PROMPTS[0]], seeds=[range(60)])[0]
     for completion in rows:
         assert STOP not in completion.token_ids[:-1]
@@ -139,7 +150,7 @@ def test_an_answer_ends_with_a_stop_token_at_its_limit_or_where_the_context_ends
         assert stopped or len(completion.token_ids) == 5
         assert len(completion.token_ids) == len(completion.logprobs)
     # Every token stops, so every answer is one token.
-    engine = TransformersEngine(model, stop_ids=range(model.config.vocab_size), max_tokens=9)
+    engine = engine_of(model, stop_ids=range(model.config.vocab_size), max_tokens=9)
     (row,) = engine.generate([PROMPTS[0]], seeds=[[1, 2, 3]])
     assert [(len(completion.token_ids), completion.finish_reason) for completion in row] == [(1, "stop")] * 3
     prompts = [tuple(range(6, 6 + length)) for length in (95, 93, 10)]
@@ -151,12 +162,12 @@ def test_an_answer_ends_with_a_stop_token_at_its_limit_or_where_the_context_ends
 
 
 @pytest.mark.parametrize("length", [96, 97, 200, 0])
-def test_a_prompt_that_leaves_no_room_is_refused_with_the_numbers(model, length):
+def test_a_prompt_that_leaves_no_room_is_refused_with_the_numbers(engine_of, model, length):
     with pytest.raises(PromptTooLong, match=rf"1 to 95 tokens.*context of 96, got {length}"):
         engine_of(model).generate([PROMPTS[0], (9,) * length], seeds=[[1], [2]])
 
 
-def test_new_weights_change_the_samples_and_what_was_known_is_forgotten(model, tokenizer):
+def test_new_weights_change_the_samples_and_what_was_known_is_forgotten(engine_of, model, tokenizer):
     own, other = copy.deepcopy(model), random_qwen2(tokenizer, context=96, seed=9)
     engine = engine_of(own)
     before = check(engine, PROMPTS, SEEDS)
@@ -201,7 +212,7 @@ AdamW, SGD = torch.optim.AdamW, torch.optim.SGD
     "change",
     [step(AdamW), step(AdamW, fused=True), step(AdamW, foreach=True), step(SGD, fused=True), scale, halve, replace],
 )
-def test_weights_that_changed_in_place_are_noticed(model, change):
+def test_weights_that_changed_in_place_are_noticed(engine_of, model, change):
     own = copy.deepcopy(model)
     engine = engine_of(own)
     before = check(engine, PROMPTS, SEEDS)
@@ -213,13 +224,13 @@ def test_weights_that_changed_in_place_are_noticed(model, change):
     assert check(engine, grown, [[5]])[0][0].num_cached > 0
 
 
-def test_an_unknown_weight_is_named(model):
+def test_an_unknown_weight_is_named(engine_of, model):
     with pytest.raises(ConfigError, match=r"no parameter 'model\.layers\.7\.weight'"):
         engine_of(copy.deepcopy(model)).load_weights([("model.layers.7.weight", torch.zeros(1))])
 
 
 @pytest.mark.parametrize("tie", [True, False])
-def test_heads_tied_to_the_embeddings_or_not_are_both_replaced(tokenizer, tie):
+def test_heads_tied_to_the_embeddings_or_not_are_both_replaced(engine_of, tokenizer, tie):
     own, other = (random_qwen2(tokenizer, context=96, seed=seed, tie=tie) for seed in (1, 2))
     assert (own.lm_head.weight.data_ptr() == own.model.embed_tokens.weight.data_ptr()) == tie
     engine = engine_of(own)
@@ -246,7 +257,7 @@ def gemma():
 @pytest.mark.parametrize("make", [mistral, gemma], ids=["every layer slides", "every other layer slides"])
 def test_a_model_whose_layers_forget_is_computed_from_the_start_and_still_right(make):
     torch.manual_seed(3)
-    engine = engine_of(make().eval())
+    engine = transformers_engine(make().eval())
     prompts, seeds = PROMPTS, SEEDS
     for turn in range(3):
         answers = check(engine, prompts, seeds)
@@ -263,7 +274,7 @@ def test_a_model_with_absolute_positions_and_dropout_is_sampled_without_dropout(
         GPT2Config(vocab_size=80, n_embd=32, n_layer=2, n_head=4, n_positions=96, initializer_range=0.3)
     )
     model.eval()
-    engine = engine_of(model)
+    engine = transformers_engine(model)
     answers = check(engine, PROMPTS, SEEDS)
     model.train()
     assert ids_of(engine.generate(PROMPTS, seeds=SEEDS)) == ids_of(answers)
@@ -280,13 +291,13 @@ def test_a_model_whose_positions_are_counted_by_the_mask_has_a_row_for_every_sam
     ).eval()
     # Long enough that samples of other models would share a row.
     prompts = [tuple(range(6, 46)), tuple(range(20, 70))]
-    answers = check(engine_of(model), prompts, [[1, 2, 3, 4], [5, 6, 7, 8]])
+    answers = check(transformers_engine(model), prompts, [[1, 2, 3, 4], [5, 6, 7, 8]])
     assert all(len(row) == 4 for row in answers)
 
 
 def test_lower_precision_still_returns_log_probabilities_of_what_was_drawn(model):
-    exact = engine_of(model).generate(PROMPTS, seeds=SEEDS)
-    rough = engine_of(model, autocast=torch.bfloat16).generate(PROMPTS, seeds=SEEDS)
+    exact = transformers_engine(model).generate(PROMPTS, seeds=SEEDS)
+    rough = transformers_engine(model, autocast=torch.bfloat16).generate(PROMPTS, seeds=SEEDS)
     first = [(a[0], b[0]) for a, b in zip(exact, rough, strict=True) if a[0].token_ids[0] == b[0].token_ids[0]]
     assert first
     for ours, theirs in first:
@@ -296,12 +307,12 @@ def test_lower_precision_still_returns_log_probabilities_of_what_was_drawn(model
 @pytest.mark.parametrize(
     "settings", [{"max_tokens": 0}, {"max_batch": 0}, {"temperature": -0.1}, {"stop_ids": []}], ids=str
 )
-def test_impossible_settings_are_refused(model, settings):
+def test_impossible_settings_are_refused(engine_of, model, settings):
     with pytest.raises(ConfigError, match=r"^wanted "):
-        TransformersEngine(model, **{"stop_ids": [STOP], **settings})
+        engine_of(model, **settings)
 
 
-def test_no_prompts_are_no_answers(model):
+def test_no_prompts_are_no_answers(engine_of, model):
     assert engine_of(model).generate([], seeds=[]) == []
     assert engine_of(model).generate([PROMPTS[0]], seeds=[[]]) == [[]]
 

@@ -15,7 +15,8 @@ from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.learning.estimators import estimator
 from tsr_gym.agents.learning.settings import LearnConfig, Objective
 from tsr_gym.agents.lessons.settings import LessonConfig
-from tsr_gym.agents.runs.check import check_choices, check_start
+from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.runs.check import check_choices, check_start, estimate
 
 EVIDENCE = LessonConfig(credit=("first_occurrence",))
 UNDO = LessonConfig(credit=("format_penalty", "undo_selection(samples=8, kept=4)"))
@@ -180,3 +181,18 @@ def test_the_papers_proxy_algorithm_and_rooms_stand_in_its_recipe(env):
 def test_the_check_itself_needs_no_torch():
     code = "import sys, tsr_gym.agents.runs.check; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "engine"),
+    [
+        ({}, "trie"),
+        ({"model": ModelConfig(dtype="bfloat16")}, "transformers"),
+        ({"model": ModelConfig(engine="vllm")}, "vllm"),
+        ({"learn": LearnConfig(lora_rank=2)}, "transformers"),
+        ({"learn": LearnConfig(offload=True)}, "transformers"),
+    ],
+    ids=str,
+)
+def test_an_estimate_names_the_engine_that_auto_stands_for(base_model, changes, engine):
+    assert estimate(TrainConfig(env="sokoban", **changes), base_model).engine == engine
