@@ -245,8 +245,13 @@ def why_not(model: Any) -> str:
 
 def _wanted(nodes: int, rows: int, columns: int) -> Wanted:
     """Return an empty list of nodes to compute, and no paths yet."""
-    lists = (np.empty(nodes, np.int32) for _ in range(3))
-    return Wanted(*lists, np.empty((rows, max(columns, 1)), np.int32))
+    numbers, positions, owners = (np.empty(nodes, np.int32) for _ in range(3))
+    return Wanted(numbers, positions, owners, np.empty((rows, max(columns, 1)), np.int32))
+
+
+def _part(wanted: Wanted, which: slice | Longs) -> Wanted:
+    """Return some of the nodes to compute."""
+    return Wanted(wanted.nodes[which], wanted.positions[which], wanted.owners[which], wanted.paths)
 
 
 class _Kept:
@@ -406,7 +411,7 @@ class _Forward:
         parts = []
         for start in range(0, size, ROWS):
             end = min(start + ROWS, size)
-            part = Wanted(*(array[start:end] for array in wanted[:3]), wanted.paths)
+            part = _part(wanted, slice(start, end))
             here = None if read is None else read[np.searchsorted(read, start) : np.searchsorted(read, end)] - start
             parts.append(self._compute(kept, part, here))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -430,7 +435,7 @@ class _Forward:
                 remember(pairs.array, 0, wanted.nodes, wanted.positions, angles, keys, values)
                 states, normal, space = space.states.array[read], space.normal.array[read], self._space(len(read))
                 space.states.array[:], space.normal.array[:] = states, normal
-                wanted = Wanted(*(array[read] for array in wanted[:3]), wanted.paths)
+                wanted = _part(wanted, read)
                 torch.addmm(layer.bias[:queries], space.normal.tensor, weights[:, :queries], out=space.queries.tensor)
                 projected = space.queries.array
             attend(projected, wanted, angles, keys, values, space.heads.array)

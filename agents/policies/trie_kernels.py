@@ -95,7 +95,7 @@ class Samples(NamedTuple):
 
 
 @njit
-def _child(trie: Trie, count: int, parent: int, token: int) -> int:
+def _child(trie: Trie, count: int, parent: int, token: int) -> Any:
     """Return the child of a node by a token; a new one has the number `count`."""
     mask = np.uint64(trie.table.size - 1)
     word = np.uint64(parent) * _PARENT ^ np.uint64(token) * _TOKEN
@@ -351,7 +351,8 @@ def draw(
         sample = samples.live[index]
         row = samples.rows[sample]
         if weights.shape[1] == 0:
-            token, logprob = np.argmax(scores[row]), 0.0
+            token: Any = np.argmax(scores[row])
+            logprob = 0.0
         else:
             token = _place(weights[row], sums[row], _uniform(samples.seeds[sample], step) * wholes[row])
             logprob = scores[row, token] - np.log(wholes[row])
