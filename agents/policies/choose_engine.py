@@ -62,7 +62,7 @@ def engine_here(name: str, model: Any, *, autocast: Any = None, **settings: Any)
     """Return an engine that samples from a model in this process.
 
     Args:
-        name: ``trie``, ``transformers``, or ``auto`` for the one of them that is faster.
+        name: ``trie``, or ``auto`` for it where it is faster; with any other name transformers samples.
         model: A causal language model.
         autocast: Lower precision to compute in, None for the model's own.
         settings: Of the engine.
@@ -70,7 +70,7 @@ def engine_here(name: str, model: Any, *, autocast: Any = None, **settings: Any)
     Raises:
         ConfigError: The trie engine is wanted and cannot compute the model.
     """
-    if name != "transformers":
+    if name in ("auto", "trie"):
         from tsr_gym.agents.policies.trie_engine import TrieEngine, why_not
 
         reason = f"wanted full precision, got {autocast}" if autocast is not None else why_not(model)
