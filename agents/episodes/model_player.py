@@ -10,7 +10,7 @@ from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.language_model import LanguageModel, pick_autocast, stop_ids
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
-from tsr_gym.agents.policies.choose_engine import engine_here
+from tsr_gym.agents.policies.choose_engine import pick_engine
 from tsr_gym.agents.policies.engine import Engine, Host
 from tsr_gym.agents.policies.prompts import History, Prompt, choose_prompt
 from tsr_gym.errors import ConfigError
@@ -168,3 +168,30 @@ class Proposer:
 
     def _action(self, text: str) -> str:
         return text if self._plain else AnswerFormat.parse(text, think=self._think) or ""
+
+
+def engine_here(name: str, model: Any, *, autocast: Any = None, **settings: Any) -> Engine:
+    """Return an engine that samples from a model in this process.
+
+    Args:
+        name: ``trie``, or ``auto`` for it where it is faster; with any other name transformers samples.
+        model: A causal language model.
+        autocast: Lower precision to compute in, None for the model's own.
+        settings: Of the engine.
+
+    Raises:
+        ConfigError: The trie engine is wanted and cannot compute the model.
+    """
+    if name in ("auto", "trie"):
+        from tsr_gym.agents.policies.trie_engine import TrieEngine, why_not
+
+        reason = f"wanted full precision, got {autocast}" if autocast is not None else why_not(model)
+        if name == "auto":
+            name = pick_engine(model.config.to_dict(), reason)
+        elif reason:
+            raise ConfigError(f"engine trie: {reason}: use --engine transformers")
+        if name == "trie":
+            return TrieEngine(model, **settings)
+    from tsr_gym.agents.policies.transformers_engine import TransformersEngine
+
+    return TransformersEngine(model, autocast=autocast, **settings)

@@ -1,13 +1,10 @@
 """The engine that samples from a model in this process: the trie engine where it can compute the model and is faster.
 
-Torch is imported only where an engine is made.
+Torch-free.
 """
 
 from collections.abc import Mapping
 from typing import Any, Literal
-
-from tsr_gym.agents.policies.engine import Engine
-from tsr_gym.errors import ConfigError
 
 # The trie engine samples faster than transformers up to this hidden width (benchmarks/results/engine_speed.json).
 WIDEST = 512
@@ -56,30 +53,3 @@ def pick_engine(shape: Mapping[str, Any], reason: str) -> Literal["trie", "trans
         reason: Why the trie engine cannot compute the model; see `why_no_trie`.
     """
     return "transformers" if reason or shape["hidden_size"] > WIDEST else "trie"
-
-
-def engine_here(name: str, model: Any, *, autocast: Any = None, **settings: Any) -> Engine:
-    """Return an engine that samples from a model in this process.
-
-    Args:
-        name: ``trie``, or ``auto`` for it where it is faster; with any other name transformers samples.
-        model: A causal language model.
-        autocast: Lower precision to compute in, None for the model's own.
-        settings: Of the engine.
-
-    Raises:
-        ConfigError: The trie engine is wanted and cannot compute the model.
-    """
-    if name in ("auto", "trie"):
-        from tsr_gym.agents.policies.trie_engine import TrieEngine, why_not
-
-        reason = f"wanted full precision, got {autocast}" if autocast is not None else why_not(model)
-        if name == "auto":
-            name = pick_engine(model.config.to_dict(), reason)
-        elif reason:
-            raise ConfigError(f"engine trie: {reason}: use --engine transformers")
-        if name == "trie":
-            return TrieEngine(model, **settings)
-    from tsr_gym.agents.policies.transformers_engine import TransformersEngine
-
-    return TransformersEngine(model, autocast=autocast, **settings)

@@ -19,7 +19,8 @@ from tests.agents.policies.test_transformers_engine import (
 from tests.agents.short_runs import records, short_run
 from tests.agents.tiny import random_qwen2
 from tsr_gym import ConfigError, Tree
-from tsr_gym.agents.policies.choose_engine import WIDEST, engine_here
+from tsr_gym.agents.episodes.model_player import engine_here
+from tsr_gym.agents.policies.choose_engine import WIDEST
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
 from tsr_gym.agents.policies.trie_engine import ROWS, TrieEngine
 from tsr_gym.agents.runs.trainer import start_run
