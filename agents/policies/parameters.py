@@ -21,8 +21,8 @@ class WeightWatch:
     """
 
     def __init__(self, model: Any) -> None:
-        # Walking over the modules would take as long as sampling a few tokens from a small model.
-        self._tables = [module._parameters for module in model.modules() if module._parameters]
+        # Walking over all modules would take as long as sampling a few tokens from a small model.
+        self._modules = [module for module in model.modules() if any(True for _ in module.parameters(recurse=False))]
         self._stepped = False
         self._versions = self._read()
         watch = ref(self)
@@ -43,9 +43,8 @@ class WeightWatch:
     def _read(self) -> list[tuple[int, int]]:
         return [
             (parameter.data_ptr(), 0 if parameter.is_inference() else parameter._version)
-            for table in self._tables
-            for parameter in table.values()
-            if parameter is not None
+            for module in self._modules
+            for parameter in module.parameters(recurse=False)
         ]
 
 
