@@ -6,7 +6,7 @@ Torch-free.
 from collections.abc import Mapping
 from typing import Any, Literal
 
-# The trie engine samples faster than transformers up to this hidden width (benchmarks/results/engine_speed.json).
+# Up to this hidden width the trie engine is as fast as transformers or faster (docs/engines.md, small models).
 WIDEST = 512
 _ARCHITECTURES = {"qwen2": "Qwen2ForCausalLM", "llama": "LlamaForCausalLM"}
 # Those whose angles depend on nothing but the position.
