@@ -8,15 +8,17 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from itertools import accumulate
 from multiprocessing import get_context
 from pathlib import Path
+from time import monotonic
 from typing import Any, NamedTuple
 
+from tsr_gym.agents.cli.output import SILENCE
 from tsr_gym.agents.config import RUN_FILE, TrainConfig
 from tsr_gym.agents.runs.log import JsonLines
 from tsr_gym.agents.runs.progress import read_targets, total_of
@@ -165,7 +167,7 @@ def run_all(jobs: list[Job], workers: int, watch: Callable[[], object] | None = 
     """
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin_worker) as pool:
         logs = {pool.submit(_run, job): job.log for job in jobs}
-        running = set(logs)
+        running, last_shown, shown_at = set(logs), "", monotonic()
         while running:
             ended, running = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
             for job in ended:
@@ -177,6 +179,16 @@ def run_all(jobs: list[Job], workers: int, watch: Callable[[], object] | None = 
                     print(f"{len(jobs) - len(running)} of {len(jobs)}: {logs[job].stem}: {last}", flush=True)
             if watch is not None:
                 watch()
+            elif monotonic() - shown_at > SILENCE:
+                before, last_shown, shown_at = last_shown, _last_lines(logs[job] for job in running), monotonic()
+                if last_shown != before:
+                    print(last_shown, flush=True)
+
+
+def _last_lines(logs: Iterable[Path]) -> str:
+    """Return the last line of each log that has one, after its name."""
+    texts = {log.stem: log.read_text().strip() for log in sorted(logs) if log.exists()}
+    return "\n".join(f"{name}: {text.splitlines()[-1]}" for name, text in texts.items() if text)
 
 
 def _begin_worker() -> None:
@@ -187,5 +199,5 @@ def _begin_worker() -> None:
 
 def _run(job: Job) -> int:
     job.log.parent.mkdir(parents=True, exist_ok=True)
-    with open(job.log, "a") as file, redirect_stdout(file), redirect_stderr(file):
+    with open(job.log, "a", buffering=1) as file, redirect_stdout(file), redirect_stderr(file):
         return job.call(*job.args)

@@ -80,6 +80,10 @@ class CheckpointError(TsrGymError):
     """A model folder or a training checkpoint is missing, incomplete or damaged."""
 
 
+class NothingThere(CheckpointError, ConfigError):
+    """A path that was chosen holds no model and no run."""
+
+
 class PromptTooLong(TsrGymError):
     """A prompt leaves no room for an answer in the model's context."""
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import tyro
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.output import HERE, Shown, progress_bar, show_tables, with_json, write_json
+from tsr_gym.agents.cli.output import HERE, Shown, check_there, progress_bar, show_tables, with_json, write_json
 from tsr_gym.optional import require
 
 
@@ -37,6 +37,7 @@ class AuditArgs:
 def main(args: list[str]) -> int:
     """Print one line per check, and return 1 if a check fails."""
     options = read_arguments(AuditArgs, with_json(args), prog="tsr audit")
+    check_there(options.rows)
     logprobs, tokenizer = None, None
     if options.model is not None:
         require("torch", "agents")

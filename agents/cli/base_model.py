@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+from rich.console import Console
 
 from tsr_gym.agents.cli.arguments import read_arguments
+from tsr_gym.agents.cli.output import still_working
 from tsr_gym.errors import ConfigError
 from tsr_gym.optional import require
 
@@ -26,7 +28,8 @@ def main(args: list[str]) -> int:
     check_recipe(options.env, options.out, options.recipe)
     from tsr_gym.agents.teaching.base_model import build_base_model
 
-    about = build_base_model(options.env, options.out, options.recipe, keep_skilled=options.keep_skilled, note=print)
+    with still_working(console=Console(soft_wrap=True, highlight=False)) as note:
+        about = build_base_model(options.env, options.out, options.recipe, keep_skilled=options.keep_skilled, note=note)
     print(
         f"{options.out}: success {about['success']:.3f} on validation instances, sampled at temperature 0.5; "
         f"{about['success_skilled']:.3f} before it was hidden"

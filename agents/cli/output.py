@@ -1,19 +1,24 @@
 """Output of commands: JSON for programs, tables and progress bars for people."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
+from threading import Event, Thread
+from time import monotonic
 from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from tsr_gym.errors import ConfigError
 from tsr_gym.records import to_json
 from tsr_gym.tree import Watch
 
+# Seconds after which a command that prints nothing shows what it does.
+SILENCE = 10.0
 # Means the standard output, as in many programs.
 HERE = Path("-")
 
@@ -28,6 +33,12 @@ def with_json(args: Sequence[str]) -> list[str]:
     for arg, after in zip(args, [*args, "--"][1:], strict=True):
         filled += [arg, str(HERE)] if arg == "--json" and after.startswith("--") else [arg]
     return filled
+
+
+def check_there(*paths: Path) -> None:
+    """Raise ConfigError where there is nothing at a path."""
+    if missing := [path for path in paths if not path.exists()]:
+        raise ConfigError(f"{missing[0]}: wanted a file or a folder, there is none")
 
 
 def write_json(value: Any, target: Path) -> None:
@@ -63,6 +74,51 @@ def progress_bar() -> Iterator[Watch]:
                 print(f"{stage}: {10 * tenth} %", file=sys.stderr)
 
         yield watch
+
+
+@contextmanager
+def still_working(
+    doing: Callable[[], str] = lambda: "", console: Console | None = None
+) -> Iterator[Callable[[str], None]]:
+    """Yield a function that prints a line. Where none came for ten seconds, what is being done is printed.
+
+    Lines of what is being done come ever less often, at most every two minutes.
+
+    Args:
+        doing: Returns what is being done; "" for the last line that was printed.
+        console: Where to print; None for the standard error.
+    """
+    shown = console or Console(stderr=True)
+    ended, state = Event(), _Silence("", monotonic(), SILENCE)
+
+    def note(line: str) -> None:
+        state.line, state.since, state.limit = line, monotonic(), SILENCE
+        if line:
+            shown.print(line, soft_wrap=True, markup=False, highlight=False)
+
+    def watch() -> None:
+        while not ended.wait(0.5):
+            passed = monotonic() - state.since
+            if passed >= state.limit and (text := doing() or state.line):
+                state.limit = min(2 * state.limit, state.limit + 120)
+                shown.print(f"{text} ... {passed:.0f} s", soft_wrap=True, markup=False, highlight=False)
+
+    thread = Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield note
+    finally:
+        ended.set()
+        thread.join()
+
+
+@dataclass(slots=True)
+class _Silence:
+    """The last line that was printed, when, and how many seconds after it the next one is due."""
+
+    line: str
+    since: float
+    limit: float
 
 
 class Shown(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.output import progress_bar
+from tsr_gym.agents.cli.output import check_there, progress_bar
 from tsr_gym.optional import require
 
 
@@ -67,6 +67,7 @@ def _index(options: IndexArgs) -> int:
     require("numba", "envs")
     from tsr_gym_envs.retrieval_qa.corpus import build_index, open_corpus
 
+    check_there(options.corpus)
     with progress_bar() as watch:
         build_index(options.corpus, options.out, watch, link=options.link)
     print(f"{options.out}: {len(open_corpus(options.out)):,} passages")
@@ -80,6 +81,7 @@ def _serve(options: ServeArgs) -> int:
     from tsr_gym_envs.retrieval_qa.server import ServerLimits, open_retriever, retrieval_app
     from tsr_gym_envs.serving import ConnectionLimits, serve
 
+    check_there(options.index)
     retriever = open_retriever(options.index)
     # The first search loads compiled code, so it runs before the server reports that it is ready.
     retriever.retrieve(["first"], 1)

@@ -5,11 +5,12 @@ Several processes train together under torchrun: torchrun --nproc-per-node 2 -m 
 
 import gc
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -20,11 +21,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from tsr_gym.agents.cli.arguments import ASK, Asked, Numbers, flags_of, parse, read_arguments
-from tsr_gym.agents.cli.output import Shown, show_tables
+from tsr_gym.agents.cli.output import Shown, show_tables, still_working
 from tsr_gym.agents.config import Setting, TrainConfig, build_config, collect_settings
 from tsr_gym.agents.config.recipes import ConfigFile, read_config_file
 from tsr_gym.agents.config.resolve import sources_in_words
 from tsr_gym.agents.config.sections import SECTIONS
+from tsr_gym.agents.runs.check import check_resume, check_start
 from tsr_gym.agents.runs.workers.on_ray import WorkerConfig
 from tsr_gym.errors import ConfigError
 from tsr_gym.optional import require
@@ -73,7 +75,8 @@ class ResumeArgs:
 def main(args: list[str]) -> int:
     """Train and return 0 at the end of the run, 130 after an interruption."""
     if any(arg == "--resume" or arg.startswith("--resume=") for arg in args):
-        resumed = read_arguments(ResumeArgs, args, prog="tsr train")
+        resumed = _read_resume(args)
+        check_resume(resumed.resume)
         return _train(partial(_resume, resumed), resumed.workers)
     if {"-h", "--help"} & set(args):
         text = "tsr train --help-all shows every setting."
@@ -86,8 +89,6 @@ def main(args: list[str]) -> int:
     if command.dry_run:
         return _dry_run(config, command)
     _require_learning()
-    from tsr_gym.agents.runs.check import check_start
-
     # Before the libraries of learning are imported, which takes seconds.
     check_start(config)
     return _train(partial(_begin, config, command), command.workers)
@@ -180,16 +181,28 @@ def _flags(values: Mapping[str, Any], only: tuple[str, ...] | None = None) -> ty
     return make_dataclass("TrainArgs", own, bases=(Door,), namespace={"__doc__": text}, frozen=True, kw_only=True)
 
 
+def _read_resume(args: list[str]) -> ResumeArgs:
+    try:
+        resumed: ResumeArgs = read_arguments(ResumeArgs, args, prog="tsr train")
+    except SystemExit as end:
+        if end.code:
+            allowed = [item.name for section in (ResumeArgs, WorkerConfig) for item in fields(section)]
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in allowed if name not in ("resume", "workers"))
+            print(
+                f"tsr train: --resume FOLDER stands alone or with {flags}; all else is the run's own", file=sys.stderr
+            )
+        raise
+    return resumed
+
+
 def _begin(config: TrainConfig, command: TrainCommand, processes: Any) -> Any:
     from tsr_gym.agents.runs.train import begin_run
 
-    def note(text: str) -> None:
-        print(text, file=sys.stderr)
-
-    trainer = begin_run(config, processes=processes, workers=command.workers, note=note)
+    with still_working() as note:
+        trainer = begin_run(config, processes=processes, workers=command.workers, note=note)
     # The line comes after the checks of begin_run, so that a wrong setting is the only line of its output.
     if processes.leads:
-        note(sources_in_words(command.settings))
+        print(sources_in_words(command.settings), file=sys.stderr)
     return trainer
 
 
@@ -215,17 +228,25 @@ def _train(begin: Any, workers: WorkerConfig) -> int:
 
     with connected(workers), joined() as processes:
         trainer = begin(processes)
-        with _Signals(reports=processes.leads) as signals:
-            finished = _run(trainer, signals)
+        advice = f"resume: tsr train --resume {shlex.quote(str(trainer.folder))}"
+        try:
+            with _Signals(reports=processes.leads) as signals:
+                finished = _run(trainer, signals)
+        except KeyboardInterrupt:
+            if processes.leads:
+                print(advice, file=sys.stderr)
+            raise
         if processes.leads:
             print(_end(trainer))
+            if not finished:
+                print(advice, file=sys.stderr)
     # With several processes the signal may have reached only another process, so the status is the same in all.
     return 0 if finished else signals.exit_status
 
 
 def _dry_run(config: TrainConfig, command: TrainCommand) -> int:
     """Print the settings with their sources, and the tokens, memory and processes that the run would need."""
-    from tsr_gym.agents.runs.check import check_start, estimate
+    from tsr_gym.agents.runs.check import estimate
     from tsr_gym.agents.teaching.base_model import default_folder
 
     check_start(config)
@@ -252,7 +273,11 @@ def _dry_run(config: TrainConfig, command: TrainCommand) -> int:
 def _run(trainer: Any, signals: "_Signals") -> bool:
     """Train with live progress: a bar in a terminal, lines elsewhere."""
     console = Console(stderr=True)
-    with _left_alone(), _progress(console) as bar:
+
+    def doing() -> str:
+        return str(trainer.doing) if trainer.processes.leads else ""
+
+    with _left_alone(), _progress(console) as bar, still_working(doing, bar.console) as note:
         task = bar.add_task("", total=trainer.config.run.updates, completed=trainer.progress.update)
 
         unlearned = _Unlearned()
@@ -262,9 +287,10 @@ def _run(trainer: Any, signals: "_Signals") -> bool:
                 bar.console.print(text, soft_wrap=True)
             if event == "update":
                 bar.update(task, completed=record["step"], description=_line(record))
+                note("")
             if event == "evaluation" or (not console.is_terminal and record["step"] % 10 == 0):
                 text = _evaluation(record) if event == "evaluation" else f"update {record['step']}: {_line(record)}"
-                bar.console.print(text, soft_wrap=True)
+                note(text)
 
         return bool(trainer.run(watch=watch, stop=lambda: signals.asked))
 

@@ -9,7 +9,7 @@ import gymnasium as gym
 import tyro
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.output import progress_bar
+from tsr_gym.agents.cli.output import check_there, progress_bar
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import parse_settings
 from tsr_gym.optional import require
@@ -78,6 +78,7 @@ def main(args: list[str]) -> int:
     if isinstance(options, ImportArgs):
         if not options.files:
             raise ConfigError("wanted a folder or files to import, got none")
+        check_there(*options.files)
         return _import(options.files if len(options.files) > 1 else options.files[0], options)
     return _generate(options) if isinstance(options, GenerateArgs) else _serve(options)
 

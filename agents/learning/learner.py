@@ -87,6 +87,7 @@ class Learner:
     Attributes:
         gradients: Memory of the spike rule; part of a checkpoint.
         advantages: `[B, T]`, of the last batch, as used in the loss.
+        num_read: Rows of the running update that this process has learned from.
 
     Raises:
         ConfigError: A model does not support a setting, or a part is missing.
@@ -121,6 +122,7 @@ class Learner:
         self.spikes = SpikeRule(skip=config.skip_spikes)
         self.gradients = GradientMemory()
         self.advantages = torch.zeros(0, 0)
+        self.num_read = 0
         self.device = next(model.parameters()).device
         self._spread()
         self.optimizers = {"policy": self._adam(model, config.lr)}
@@ -152,6 +154,7 @@ class Learner:
         self.model.eval()
         # Also where the advantages are refused, no gradient of the update before is left.
         self._clear()
+        self.num_read = 0
         material = self._prepare(batch.to(self.device))
         self.advantages = material.advantages
         steps: list[dict[str, float]] = []
@@ -327,6 +330,7 @@ class Learner:
                     totals[name] = totals.get(name, 0.0) + value
                 # Processes average their gradients, and the loss is a sum over all of their parts.
                 (loss * self.processes.size).backward()  # type: ignore[no-untyped-call]
+                self.num_read += len(index)
         # Converted to floats only here: a conversion in every part would wait for the GPU each time.
         sums = self.processes.totals({name: float(value) for name, value in totals.items()})
         return sums | self._descend(sums)

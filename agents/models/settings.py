@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from tsr_gym.agents.policies.engine import find_engine
 from tsr_gym.agents.policies.prompts import History
-from tsr_gym.errors import CheckpointError, ConfigError
+from tsr_gym.errors import CheckpointError, ConfigError, NothingThere
 from tsr_gym.sections import check_choices, check_numbers, setting
 
 CARD = "tsr_gym.json"
@@ -63,7 +63,8 @@ def check_model_folder(folder: Path) -> None:
     """Check that a folder holds a Hugging Face model without code; the error names a similar folder that does.
 
     Raises:
-        CheckpointError: There is no ``config.json``, or the model or its tokenizer needs code that lies next to it.
+        NothingThere: There is no ``config.json``.
+        CheckpointError: The model or its tokenizer needs code that lies next to it.
     """
     for name in ("config.json", "tokenizer_config.json"):
         if "auto_map" in _read_json(folder / name):
@@ -76,7 +77,7 @@ def check_model_folder(folder: Path) -> None:
     neighbours = [path.parent.name for path in folder.parent.glob("*/config.json")]
     close = get_close_matches(folder.name, neighbours, 1)
     hint = f"; did you mean {folder.parent / close[0]}?" if close else ""
-    raise CheckpointError(f"{folder}: wanted the folder of a Hugging Face model with config.json, found none{hint}")
+    raise NothingThere(f"{folder}: wanted the folder of a Hugging Face model with config.json, found none{hint}")
 
 
 def _read_json(file: Path) -> dict[str, Any]:

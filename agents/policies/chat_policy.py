@@ -26,6 +26,10 @@ class ChatPolicy:
         prompt: The words around observations.
         history: How much of the episode a prompt repeats.
 
+    Attributes:
+        num_calls: Calls of the engine so far.
+        num_tokens: Tokens that it sampled.
+
     Raises:
         ConfigError: The tokenizer has no chat template, or one that rewrites messages depending on their text.
     """
@@ -35,6 +39,7 @@ class ChatPolicy:
         self.tokenizer = tokenizer
         self.prompt = prompt
         self.history = history
+        self.num_calls = self.num_tokens = 0
         self._template = _Template(tokenizer, prompt)
         self._encode = lru_cache(maxsize=65_536)(self._encode_text)
 
@@ -46,6 +51,8 @@ class ChatPolicy:
         """
         prompts = [self.prompt_ids(tree, wish.node) for tree, wish in requests]
         completions = self.engine.generate(prompts, seeds=sample_seeds(requests))
+        self.num_calls += 1
+        self.num_tokens += sum(len(completion.token_ids) for row in completions for completion in row)
         for (tree, _), row in zip(requests, completions, strict=True):
             tree.charge(Budget(prompt_tokens_saved=sum(completion.num_cached for completion in row)))
         return [

@@ -18,7 +18,7 @@ from tsr_gym.agents.config import RUN_FILE, TrainConfig
 from tsr_gym.agents.episodes.intervals import crossed_mean
 from tsr_gym.agents.runs.log import JsonLines
 from tsr_gym.agents.runs.progress import counted, read_targets, total_of
-from tsr_gym.errors import CheckpointError, ConfigError, shown
+from tsr_gym.errors import CheckpointError, ConfigError, NothingThere, shown
 from tsr_gym.keywords import parse_settings
 from tsr_gym.registration import env_id
 from tsr_gym.tree import Budget
@@ -69,7 +69,7 @@ def load_run(folder: Path) -> Run:
         CheckpointError: The folder holds no run, or one without any evaluation, or a line of a log is damaged.
     """
     if not (folder / RUN_FILE).is_file():
-        raise CheckpointError(f"{folder}: wanted the folder of a run with {RUN_FILE}, found none")
+        raise NothingThere(f"{folder}: wanted the folder of a run with {RUN_FILE}, found none")
     config = TrainConfig.load(folder, bound=False)
     evaluations, updates = (
         _checked(folder / f"{name}.jsonl", columns)

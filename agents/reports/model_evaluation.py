@@ -169,7 +169,7 @@ def evaluate_model(
         ConfigError: The environment is not known, or a setting is impossible.
         CheckpointError: The folder holds no model, or the run's latest checkpoint is damaged.
     """
-    from tsr_gym.agents.runs.checkpoint import checkpoints
+    from tsr_gym.agents.runs.progress import checkpoints
     from tsr_gym.agents.teaching.base_model import default_model
 
     config = TrainConfig(
@@ -222,7 +222,7 @@ def load_player(
         EngineFailed: vLLM does not start, or its weights differ.
     """
     from tsr_gym.agents.models.settings import check_model_folder
-    from tsr_gym.agents.runs.checkpoint import checkpoints
+    from tsr_gym.agents.runs.progress import checkpoints
     from tsr_gym.agents.teaching.base_model import default_model
 
     if model.model == "default":

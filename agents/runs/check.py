@@ -8,7 +8,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from tsr_gym.agents.config import TrainConfig
+from tsr_gym.agents.config import RUN_FILE, TrainConfig
 from tsr_gym.agents.episodes.collect import choose_search
 from tsr_gym.agents.episodes.env_pool import task_pool
 from tsr_gym.agents.learning.estimators import ESTIMATORS, needs_of
@@ -16,9 +16,9 @@ from tsr_gym.agents.lessons.credit import undo_selection
 from tsr_gym.agents.models.settings import ModelCard
 from tsr_gym.agents.policies.choose_engine import pick_engine, why_no_trie
 from tsr_gym.agents.policies.engine import find_engine
-from tsr_gym.agents.runs.progress import token_targets
+from tsr_gym.agents.runs.progress import checkpoints, token_targets
 from tsr_gym.agents.strategies import best_of_n
-from tsr_gym.errors import ConfigError
+from tsr_gym.errors import ConfigError, NothingThere
 from tsr_gym.keywords import no_such, parse_call
 from tsr_gym.optional import require
 
@@ -52,6 +52,12 @@ def check_start(config: TrainConfig) -> None:
     from tsr_gym.agents.models.language_model import pick_device
 
     pick_device(config.model.device)
+
+
+def check_resume(folder: Path) -> None:
+    """Raise NothingThere where a folder holds no run that can be resumed, before torch is imported."""
+    if not (folder / RUN_FILE).is_file() or not checkpoints(folder):
+        raise NothingThere(f"{folder}: wanted the folder of a run with {RUN_FILE} and a checkpoint, found none")
 
 
 def check_choices(config: TrainConfig) -> None:

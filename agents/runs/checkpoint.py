@@ -5,7 +5,6 @@ optimizers' state every process writes its own rows, and any number of processes
 """
 
 import json
-import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -23,7 +22,7 @@ from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.learning.spikes import GradientMemory
 from tsr_gym.agents.models.language_model import LanguageModel, save_policy
 from tsr_gym.agents.models.sharding import own_range, own_rows, whole_weights
-from tsr_gym.agents.runs.progress import Progress
+from tsr_gym.agents.runs.progress import Progress, checkpoints, name_of
 from tsr_gym.errors import CheckpointError, InvalidTree, shown
 from tsr_gym.files import check_folder, write_folder
 
@@ -126,18 +125,6 @@ def check_checkpoint(path: Path) -> None:
 def _run_id(folder: Path) -> str:
     """Return the id in the folder of a run or of a checkpoint; empty where it has none."""
     return (folder / RUN_ID).read_text() if (folder / RUN_ID).exists() else ""
-
-
-def name_of(progress: Progress) -> str:
-    """Return the name of the checkpoint of some progress."""
-    return f"{progress.update:06d}"
-
-
-def checkpoints(run: Path) -> list[Path]:
-    """Return the complete checkpoints of a run, oldest first; folders with other names, such as copies, are none."""
-    named = re.compile(r"[0-9]{6}|[1-9][0-9]{6,}")
-    folders = [path for path in (run / "checkpoints").glob("[0-9]*") if named.fullmatch(path.name) and path.is_dir()]
-    return sorted(folders, key=lambda path: int(path.name))
 
 
 def drop_old(run: Path, keep: int) -> None:

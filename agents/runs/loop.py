@@ -78,12 +78,23 @@ class Trainer:
         self.sampler = Sampler(config, self.parts.collector, self.parts.learner, self.select, token_targets, processes)
         self.solutions = SolutionStore(config.store)
         self.log = RunLog(folder, writes=processes.leads)
+        self._stage = "beginning"
 
     @property
     def finished(self) -> bool:
         """Whether the run has done all its updates, or sampled all its tokens."""
         run, progress = self.config.run, self.progress
         return progress.update >= run.updates or self.sampler.is_used_up(counted(progress, run))
+
+    @property
+    def doing(self) -> str:
+        """What the run does at present, and how far it is, for a reader in another thread."""
+        parts, update = self.parts, self.progress.update + 1
+        if self._stage == "learning":
+            return f"update {update}: learning, {parts.learner.num_read:,} rows read"
+        chat = parts.eval_chat if self._stage == "evaluating" else parts.chat
+        what = "playing held-out instances" if self._stage == "evaluating" else f"update {update}: {self._stage}"
+        return f"{what}, {chat.num_calls:,} calls of the model and {chat.num_tokens:,} tokens so far"
 
     @property
     def stateful(self) -> list[Stateful]:
@@ -155,14 +166,14 @@ class Trainer:
         If it fails before the weights have changed, a checkpoint is written first. What fails later belongs to the
         update, and nothing of it is kept.
         """
-        started = perf_counter()
+        started, self._stage = perf_counter(), "sampling"
         try:
             self._hand_over(self.parts.chat, self.config.model.temperature)
             handed_over = perf_counter()
             version, collected = self.sampler.collect(self.progress)
             check_versions(collected.groups, version)
             groups = self.select(collected)
-            learning = perf_counter()
+            learning, self._stage = perf_counter(), "learning"
             learned = self._learn(collected, groups)
         except (PromptTooLong, TrainingDiverged, WorkerLost) as error:
             if not isinstance(error, TrainingDiverged) or error.steps_taken == 0:
@@ -252,6 +263,7 @@ class Trainer:
     def _evaluate(self) -> None:
         """Play the held-out instances without search, in this process or in the workers, and write the record."""
         run, parts, remote = self.config.run, self.parts, self.parts.remote
+        self._stage = "evaluating"
         if remote is None:
             self._hand_over(parts.eval_chat, run.eval_temperature)
         else:

@@ -4,6 +4,7 @@ Budgets, the matching of another run's tokens and the schedules all read the sam
 """
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,18 @@ class Progress:
     sampled_tokens: int = 0
     prompt_tokens: int = 0
     optimizer_steps: int = 0
+
+
+def name_of(progress: Progress) -> str:
+    """Return the name of the checkpoint of some progress."""
+    return f"{progress.update:06d}"
+
+
+def checkpoints(run: Path) -> list[Path]:
+    """Return the complete checkpoints of a run, oldest first; folders with other names, such as copies, are none."""
+    named = re.compile(r"[0-9]{6}|[1-9][0-9]{6,}")
+    folders = [path for path in (run / "checkpoints").glob("[0-9]*") if named.fullmatch(path.name) and path.is_dir()]
+    return sorted(folders, key=lambda path: int(path.name))
 
 
 def counted(tokens: Tokens, run: RunConfig) -> float:

@@ -62,7 +62,7 @@ def train(
         TrainingDiverged: A loss or gradient is not finite.
         MissingExtra: A package is not installed.
     """
-    from tsr_gym.agents.runs.checkpoint import checkpoints
+    from tsr_gym.agents.runs.progress import checkpoints
     from tsr_gym.agents.runs.workers.on_ray import connected
 
     for package in LEARNING:

@@ -10,14 +10,15 @@ from uuid import uuid4
 
 from tsr_gym.agents.config import RUN_FILE, TrainConfig
 from tsr_gym.agents.processes import ALONE, Processes
-from tsr_gym.agents.runs.checkpoint import RUN_ID, check_checkpoint, checkpoints, load_checkpoint, save_checkpoint
+from tsr_gym.agents.runs.check import check_resume
+from tsr_gym.agents.runs.checkpoint import RUN_ID, check_checkpoint, load_checkpoint, save_checkpoint
 from tsr_gym.agents.runs.log import writing
 from tsr_gym.agents.runs.loop import Trainer
 from tsr_gym.agents.runs.parts import FIRST
-from tsr_gym.agents.runs.progress import TARGETS, read_targets, token_targets
+from tsr_gym.agents.runs.progress import TARGETS, checkpoints, read_targets, token_targets
 from tsr_gym.agents.runs.workers.on_ray import OFF, WorkerConfig
 from tsr_gym.agents.teaching.imitation import WarmStart, warm_started
-from tsr_gym.errors import CheckpointError, ConfigError
+from tsr_gym.errors import ConfigError
 
 
 def start_run(
@@ -129,8 +130,7 @@ def resume_run(
             another run's.
         ConfigError: The run cannot have as many updates, or another process trains it.
     """
-    if not (folder / RUN_FILE).is_file() or not checkpoints(folder):
-        raise CheckpointError(f"{folder}: wanted the folder of a run with {RUN_FILE} and a checkpoint, found none")
+    check_resume(folder)
     config = TrainConfig.load(folder)
     total = config.run.total_tokens if total_tokens is None else total_tokens
     run = replace(config.run, updates=updates or config.run.updates, total_tokens=total)

@@ -34,7 +34,7 @@ from tsr_gym import (
 )
 from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.reports.methods import load_run
-from tsr_gym.agents.runs.checkpoint import checkpoints
+from tsr_gym.agents.runs.progress import checkpoints
 from tsr_gym.agents.runs.trainer import resume_run
 from tsr_gym.codec import outline
 from tsr_gym.testing.recording import Actions

@@ -25,8 +25,8 @@ from tsr_gym.agents.learning.settings import LearnConfig
 from tsr_gym.agents.lessons.settings import LessonConfig
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.processes import joined
-from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.log import JsonLines
+from tsr_gym.agents.runs.progress import checkpoints
 from tsr_gym.agents.runs.trainer import start_run
 
 UPDATES = 5

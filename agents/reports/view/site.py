@@ -21,8 +21,9 @@ from tsr_gym.agents.reports.view.describe_tree import (
     summarise_tree,
 )
 from tsr_gym.agents.reports.view.read_files import Spell, find_spelling, read_run, read_tree
-from tsr_gym.errors import ConfigError, TsrGymError
+from tsr_gym.errors import ConfigError, InvalidTree, TsrGymError
 from tsr_gym.optional import importing_only
+from tsr_gym.tree import Tree
 
 
 class TreeFile(NamedTuple):
@@ -68,6 +69,9 @@ def find_sources(paths: Sequence[Path]) -> Sources:
     taken: set[str] = set()
     for path in paths:
         if path.is_file():
+            # A damaged tree is shown as one; a file of another kind was named by mistake.
+            if path.suffix != ".jsonl":
+                _check_tree(path)
             trees[_unused(path.stem, taken)] = TreeFile(path)
             continue
         if not path.is_dir():
@@ -82,6 +86,13 @@ def find_sources(paths: Sequence[Path]) -> Sources:
             raise ConfigError(f"{path}: found neither a run nor trees; a run saves trees at checkpoints (--save-trees)")
         trees |= own_trees
     return Sources(runs, trees)
+
+
+def _check_tree(path: Path) -> None:
+    try:
+        Tree.load(path)
+    except InvalidTree as error:
+        raise ConfigError(f"{path}: wanted the folder of a run or a file of a tree ({error})") from error
 
 
 def _runs_in(folder: Path) -> list[Path]:

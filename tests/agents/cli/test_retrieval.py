@@ -89,7 +89,7 @@ def test_a_damaged_index_is_not_served_even_where_its_files_look_as_before(tmp_p
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [
-        (["--index", "{tmp}/nowhere"], 1, "got nothing there"),
+        (["--index", "{tmp}/nowhere"], 2, "there is none"),
         (["--index", "{tmp}/index", "--host", "192.0.2.1"], 1, "annot assign"),
     ],
 )

@@ -2,15 +2,18 @@
 
 import gc
 import json
+import re
 import shutil
 import signal
+import time
 import tomllib
 
 import pytest
 
 from tests.agents.short_runs import UPDATES, records, result, train_flags
 from tsr_gym.agents import cli
-from tsr_gym.agents.runs.checkpoint import checkpoints
+from tsr_gym.agents.cli import output
+from tsr_gym.agents.runs.progress import checkpoints
 from tsr_gym.agents.runs.trainer import resume_run
 from tsr_gym.agents.strategies import naive
 
@@ -145,6 +148,7 @@ def test_a_signal_ends_the_run_after_its_update_with_a_checkpoint(capsys, base_m
     assert train_with(strategy, run, base_model, trajectories=1) == exit_status
     shown = capsys.readouterr()
     assert "finishing this update and writing a checkpoint; again to stop at once" in shown.err
+    assert shown.err.endswith(f"resume: tsr train --resume {run}\n")
     assert shown.out == f"{run}: 1 of {UPDATES} updates, {spent(run)}\n"
     assert [path.name for path in checkpoints(run)] == ["000000", "000001"]
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
@@ -152,11 +156,20 @@ def test_a_signal_ends_the_run_after_its_update_with_a_checkpoint(capsys, base_m
     assert [line["step"] for line in records(run)] == [1, 2]
 
 
+def test_a_long_update_shows_what_it_does(capsys, base_model, tmp_path, monkeypatch):
+    monkeypatch.setattr(output, "SILENCE", 0.01)
+    monkeypatch.setattr("tsr_gym.agents.runs.loop.check_parity", lambda *args, **settings: time.sleep(0.6))
+    assert status(*train_flags(tmp_path / "run", base_model, **{"--updates": 1, "--eval-instances": 2})) == 0
+    shown = capsys.readouterr().err
+    assert re.search(r"playing held-out instances, \d+ calls of the model and \d+ tokens so far \.\.\. \d+ s", shown)
+    assert re.search(r"update 1: sampling, 0 calls of the model and 0 tokens so far", shown)
+
+
 def test_a_second_signal_stops_at_once_and_spoils_nothing(capsys, base_model, tmp_path):
     run = tmp_path / "run"
     assert train_with("interrupting", run, base_model, trajectories=2) == 130
     shown = capsys.readouterr()
-    assert shown.err.endswith("tsr train: interrupted\n")
+    assert shown.err.endswith(f"resume: tsr train --resume {run}\ntsr train: interrupted\n")
     assert shown.out == ""
     assert (run / "metrics.jsonl").exists() is False
     assert resume_run(run).progress.update == 0

@@ -9,7 +9,7 @@ import pytest
 from tests.agents.short_runs import records, short_run
 from tsr_gym.agents.cli import main
 from tsr_gym.agents.policies.vllm_server import VllmServer
-from tsr_gym.agents.runs.checkpoint import checkpoints
+from tsr_gym.agents.runs.progress import checkpoints
 from tsr_gym.agents.runs.trainer import resume_run, start_run
 from tsr_gym.agents.teaching.base_model import build_base_model
 from tsr_gym.agents.teaching.base_recipe import BaseRecipe

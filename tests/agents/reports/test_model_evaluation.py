@@ -13,7 +13,7 @@ from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.language_model import load_policy
 from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.reports.model_evaluation import evaluate_model
-from tsr_gym.agents.runs.checkpoint import checkpoints
+from tsr_gym.agents.runs.progress import checkpoints
 from tsr_gym.agents.strategies import beam
 from tsr_gym.agents.teaching import base_model as base_model_module
 

@@ -15,8 +15,8 @@ from tsr_gym import CheckpointError, files
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.models.language_model import load_critic, load_policy
 from tsr_gym.agents.models.settings import ModelCard
-from tsr_gym.agents.runs.checkpoint import checkpoints, drop_old, load_checkpoint, save_checkpoint
-from tsr_gym.agents.runs.progress import Progress
+from tsr_gym.agents.runs.checkpoint import drop_old, load_checkpoint, save_checkpoint
+from tsr_gym.agents.runs.progress import Progress, checkpoints
 
 CPU = torch.device("cpu")
 SETTINGS = replace(CONFIG, lr=0.01, critic_lr=0.01)

@@ -11,8 +11,8 @@ from tests.agents.tiny import random_qwen2
 from tsr_gym import EngineFailed
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
-from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.parity import check_versions, fixed_prompts, probe
+from tsr_gym.agents.runs.progress import checkpoints
 from tsr_gym.agents.runs.trainer import start_run
 
 

@@ -24,9 +24,9 @@ from tsr_gym.agents.probing.calibrate import CalibrationConfig, calibrate_env
 from tsr_gym.agents.processes import Processes
 from tsr_gym.agents.raters import make_rater
 from tsr_gym.agents.runs.check import check_start
-from tsr_gym.agents.runs.checkpoint import checkpoints
 from tsr_gym.agents.runs.loop import Trainer
 from tsr_gym.agents.runs.parity import hand_over
+from tsr_gym.agents.runs.progress import checkpoints
 from tsr_gym.agents.runs.trainer import resume_run, start_run
 from tsr_gym.agents.runs.workers.on_ray import WorkerConfig
 

@@ -28,8 +28,8 @@ from tsr_gym.agents.models.language_model import frozen_reference, load_critic, 
 from tsr_gym.agents.models.settings import LoraSettings
 from tsr_gym.agents.models.sharding import whole_tensor
 from tsr_gym.agents.processes import ALONE
-from tsr_gym.agents.runs.checkpoint import checkpoints, load_checkpoint, save_checkpoint
-from tsr_gym.agents.runs.progress import Progress
+from tsr_gym.agents.runs.checkpoint import load_checkpoint, save_checkpoint
+from tsr_gym.agents.runs.progress import Progress, checkpoints
 from tsr_gym.agents.runs.trainer import resume_run, start_run
 
 CPU = torch.device("cpu")

@@ -11,7 +11,7 @@ from tsr_gym.errors import ConfigError
 pytest.importorskip("torch")
 from tsr_gym.agents.models.language_model import load_policy
 from tsr_gym.agents.runs import solutions as module
-from tsr_gym.agents.runs.checkpoint import checkpoints
+from tsr_gym.agents.runs.progress import checkpoints
 from tsr_gym.agents.runs.solutions import SolutionStore
 from tsr_gym.agents.runs.trainer import resume_run, start_run
 from tsr_gym.agents.teaching.imitation import _loss, _padded

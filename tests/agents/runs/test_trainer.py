@@ -27,8 +27,7 @@ from tsr_gym import CheckpointError, ConfigError, EngineFailed, PromptTooLong, T
 from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.reports.methods import load_run
 from tsr_gym.agents.runs.check import check_start
-from tsr_gym.agents.runs.checkpoint import checkpoints
-from tsr_gym.agents.runs.progress import Progress
+from tsr_gym.agents.runs.progress import Progress, checkpoints
 from tsr_gym.agents.runs.trainer import resume_run, start_run
 
 

@@ -24,7 +24,7 @@ from tsr_gym.agents.models.tiny_model import set_copying_heads, tiny_model
 from tsr_gym.agents.models.tokenizer import word_tokenizer
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.policies.prompts import PROMPTS, History
-from tsr_gym.agents.runs.checkpoint import checkpoints
+from tsr_gym.agents.runs.progress import checkpoints
 from tsr_gym.agents.runs.trainer import first_model, resume_run, start_run
 from tsr_gym.agents.strategies import naive
 from tsr_gym.agents.teaching import imitation as module

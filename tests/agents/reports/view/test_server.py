@@ -196,8 +196,12 @@ def test_the_settings_and_logs_of_a_run_are_not_read_through_links_that_leave_it
     assert "a broken link" in shown
 
 
-@pytest.mark.parametrize(("path", "message"), [("nowhere", "found nothing"), (".", "found neither a run nor trees")])
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [("nowhere", "found nothing"), (".", "found neither a run nor trees"), ("a.py", "a file of a tree .*header")],
+)
 def test_a_path_without_runs_and_trees_is_refused(tmp_path, path, message):
+    (tmp_path / "a.py").write_text("import this")
     with pytest.raises(ConfigError, match=message):
         find_sources([tmp_path / path])
 

@@ -11,7 +11,7 @@ from tests.agents.runs.workers.ray_here import SEARCH, cluster, faults_in, fault
 from tests.agents.short_runs import UPDATES, command, finish, lines, result, short_run, train_flags, wait_for
 from tests.conftest import ROOT
 from tsr_gym.agents.runs import loop
-from tsr_gym.agents.runs.checkpoint import checkpoints
+from tsr_gym.agents.runs.progress import checkpoints
 from tsr_gym.agents.runs.trainer import resume_run, start_run
 from tsr_gym.agents.runs.workers.on_ray import WorkerConfig, connected
 from tsr_gym.errors import EngineFailed, PromptTooLong, WorkerLost
