@@ -69,7 +69,7 @@ def check_model_folder(folder: Path) -> None:
     for name in ("config.json", "tokenizer_config.json"):
         if "auto_map" in _read_json(folder / name):
             raise CheckpointError(
-                f"{folder}: {name} has auto_map: the model brings Python code of its own, which is never run; choose "
+                f"{folder}: {name} has auto_map: the model brings Python code, which is never run; choose "
                 "another model, or delete auto_map if transformers has this architecture itself"
             )
     if (folder / "config.json").is_file():
