@@ -40,6 +40,10 @@ class SnapshotError(TsrGymError):
     """A snapshot is damaged, foreign to the environment it is restored into, or cannot be taken."""
 
 
+class ReplayDiverged(SnapshotError):
+    """A replay, step by step, had another result than the record; the environment must be reset."""
+
+
 class EpisodeOver(TsrGymError):
     """`step` or `expand` was called on an episode that has ended."""
 

@@ -13,9 +13,10 @@ from gymnasium.envs.registration import EnvSpec
 from tsr_gym.codec import encode, packages_of
 from tsr_gym.errors import SnapshotError, shown
 from tsr_gym.foreign import play
-from tsr_gym.foreign.freezing import ATOMS, Freezer, Here, Uncopyable
+from tsr_gym.foreign.freezing import Freezer, Here, Uncopyable
 from tsr_gym.foreign.generators import place_generator, replace_keys
 from tsr_gym.foreign.objects import (
+    ATOMS,
     CONTAINERS,
     SharedVerdicts,
     Verdicts,

@@ -16,7 +16,8 @@ from gymnasium.envs.registration import EnvSpec
 from tsr_gym.codec import find
 from tsr_gym.errors import SnapshotError
 from tsr_gym.foreign import generators
-from tsr_gym.foreign.objects import attributes_of, frees, is_handle, is_plain, module_of
+from tsr_gym.foreign.addresses import is_unordered, refusal_of, unordered_in
+from tsr_gym.foreign.objects import ATOMS, attributes_of, frees, is_handle, is_plain, module_of
 
 
 class Uncopyable(SnapshotError):
@@ -130,7 +131,6 @@ class Opaque:
         return copy.deepcopy(self.value, stand_ins)
 
 
-ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, range, slice, type(...), type(NotImplemented)})
 _CODE = (
     type,
     types.FunctionType,
@@ -213,6 +213,8 @@ class Freezer:
         if value is find(getattr(value, "__module__", None), getattr(value, "__qualname__", None)):
             # A module-level object that is code in another form, such as a function in an lru_cache.
             return value
+        if is_unordered(value):
+            raise Uncopyable(refusal_of(value))
         if frees(cls):
             raise Uncopyable(f"a {cls.__qualname__} frees a resource when it is deleted, and so would its copy")
         self._number(value)
@@ -230,6 +232,8 @@ class Freezer:
                 copied = copy.deepcopy(value, memo)
                 if copied is value:
                     raise TypeError("it returns itself instead of a copy")
+                if reason := unordered_in(value):
+                    raise Uncopyable(reason)
                 self._note_copied(memo, name)
                 return Opaque(copied)
             reduced = value.__reduce_ex__(4)
@@ -288,6 +292,8 @@ class Freezer:
         return Pairs(tuple(zip(keys, items, strict=True)))
 
     def _set(self, value: Any) -> Any:
+        if is_unordered(value):
+            raise Uncopyable(refusal_of(value))
         items = [self.frozen(item) for item in value]
         if all(map(is_, items, value)):
             return value if type(value) is frozenset else set(items)

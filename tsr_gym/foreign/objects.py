@@ -52,6 +52,7 @@ class SnapshotEnv(Protocol):
         """Continue from a state that `env_state` returned, here, in an equal environment or in another process."""
 
 
+ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, range, slice, type(...), type(NotImplemented)})
 # CPython sets this flag for classes that are made at run time, which includes every class written in Python.
 _HEAP_TYPE = 1 << 9
 _COPIES_ITSELF = frozenset(

@@ -10,8 +10,9 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
 from tsr_gym.codec import encode, packages_of
-from tsr_gym.errors import SnapshotError, shown
+from tsr_gym.errors import ReplayDiverged, SnapshotError, shown
 from tsr_gym.foreign import generators, play
+from tsr_gym.foreign.addresses import unordered_in
 from tsr_gym.foreign.attributes import compare, settings_of, twin_of
 from tsr_gym.foreign.freezing import kept
 from tsr_gym.foreign.generators import Dice, dice_of, place_dice, place_generator, replace_keys
@@ -80,6 +81,8 @@ def _compared(env: Any, first: Any, second: Any) -> Repetition:
     # The first instance plays another episode before the compared one, so that traces of it show.
     wanted = _play(second, 1)
     _play(first, 0)
+    if unordered := unordered_in(first) or unordered_in(second):
+        return Repetition(unordered)
     flaw = difference(wanted, _play(first, 1)) or difference(wanted, _play(first, 1))
     depends_on_earlier = {f"{module_of(cls)}:{cls.__qualname__}" for cls in type(env).__mro__} & _DEPENDS_ON_EARLIER
     # If episodes leave traces, making the environment again before every reset may remove them.
@@ -302,10 +305,6 @@ def _bytes(part: Any) -> bytes:
 _HOW = "a restore resets, takes the recorded actions again and compares every result with the recorded one"
 
 
-class _Diverged(SnapshotError):
-    """A result of a replay differs from the record."""
-
-
 class ReplayAdapter:
     """Reads environments under a `ReplayRecorder`."""
 
@@ -316,6 +315,8 @@ class ReplayAdapter:
         repetition = repetition_of(env.env if isinstance(env, ReplayRecorder) else env)
         if repetition.flaw is not None:
             return Support("none", repetition.flaw)
+        if flaw := unordered_in(env.unwrapped):
+            return Support("none", flaw)
         how = _HOW
         if repetition.remade:
             how += "; the environment is made again before every reset, because episodes leave traces"
@@ -351,7 +352,7 @@ class ReplayAdapter:
         env.start = None
         try:
             stands = _replay(env.env, state, state.start.remade)
-        except _Diverged:
+        except ReplayDiverged:
             if state.start.remade or not can_remake(env.env):
                 raise
             # The record may have begun in a new environment, so try once more with one that is made again.
@@ -432,7 +433,7 @@ def _reseed(base: Any, seed: int) -> None:
 
 def _compare(base: Any, what: str, wanted: bytes, result: Any) -> None:
     if fingerprint((*result, position_in(base))) != wanted:
-        raise _Diverged(_message(base, what))
+        raise ReplayDiverged(_message(base, what))
 
 
 def _message(base: Any, what: str) -> str:

@@ -19,7 +19,6 @@ from tsr_gym.codec import find
 from tsr_gym.errors import SnapshotError, shown
 from tsr_gym.foreign import generators
 from tsr_gym.foreign.freezing import (
-    ATOMS,
     Again,
     Closure,
     Freezer,
@@ -35,7 +34,7 @@ from tsr_gym.foreign.freezing import (
     Reduced,
     Thing,
 )
-from tsr_gym.foreign.objects import is_handle, is_plain, module_of, set_attributes
+from tsr_gym.foreign.objects import ATOMS, is_handle, is_plain, module_of, set_attributes
 
 
 class Thawer:
