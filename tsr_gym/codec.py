@@ -10,13 +10,13 @@ import re
 import struct
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Set
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import lru_cache
 from hashlib import blake2b
 from operator import attrgetter
-from types import ModuleType
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,6 +101,50 @@ def record_of(cls: Any) -> Record | None:
             # By name, because fields may be keyword-only.
             lambda parts: cls(**dict(zip(names, parts, strict=True))),
         )
+    return None
+
+
+_GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
+_MUTABLE: tuple[Any, ...] = (list, dict, set, deque, bytearray, SimpleNamespace, *_GENERATORS)
+
+
+def mutable_part(value: Any) -> tuple[str, str] | None:
+    """Return path and description of the first part of a value that can be changed in place; None if there is none."""
+    cls: Any = type(value)
+    if isinstance(value, tuple | frozenset):
+        if _IMMUTABLE.issuperset(map(type, value)):
+            return None
+        names = [f".{name}" for name in vars(cls).get("_fields", ())]
+        return _first_mutable(names or [f"[{number}]" for number in range(len(value))], value)
+    if isinstance(value, _MUTABLE) or cls.__module__ == "random":
+        return "", f"a {cls.__qualname__}"
+    if isinstance(value, np.ndarray):
+        if value.flags.writeable:
+            return "", "an array that is not read-only"
+        return mutable_part(tuple(value.ravel().tolist())) if value.dtype == object else None
+    if isinstance(value, Enum | type | ModuleType | FunctionType) or not is_made_in_python(cls):
+        return None
+    if is_dataclass(value) and cls.__dataclass_params__.frozen:
+        names = [item.name for item in fields(value)]
+        return _first_mutable([f".{name}" for name in names], [attrgetter(name)(value) for name in names])
+    sets_freely = cls.__setattr__ is object.__setattr__
+    return ("", f"a {cls.__qualname__} with attributes that can be set") if sets_freely else None
+
+
+def is_made_in_python(cls: type) -> bool:
+    """Return whether a class is written in Python, outside of the standard library."""
+    return bool(cls.__flags__ & _HEAP_TYPE) and cls.__module__.partition(".")[0] not in sys.stdlib_module_names
+
+
+# CPython sets this flag for classes that are made at run time, which includes every class written in Python.
+_HEAP_TYPE = 1 << 9
+_IMMUTABLE = frozenset({type(None), bool, int, float, str, bytes})
+
+
+def _first_mutable(names: Sequence[str], parts: Iterable[Any]) -> tuple[str, str] | None:
+    for name, part in zip(names, parts, strict=True):
+        if type(part) not in _IMMUTABLE and (inner := mutable_part(part)):
+            return name + inner[0], inner[1]
     return None
 
 

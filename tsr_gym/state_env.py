@@ -14,7 +14,7 @@ from gymnasium.core import RenderFrame
 from gymnasium.error import ResetNeeded
 from gymnasium.utils import seeding
 
-from tsr_gym.codec import encode
+from tsr_gym.codec import encode, mutable_part
 from tsr_gym.errors import ConfigError, EpisodeOver, SnapshotError, TsrGymError, shown
 from tsr_gym.random_stream import RandomStream, Seeded, is_position
 from tsr_gym.ranges import check_limits
@@ -120,6 +120,9 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         self._kind = f"{type(self).__module__}:{type(self).__qualname__}"
         self._stream = RandomStream()
         self._episode: Episode | None = None
+        # Looking at a whole state takes longer than a snapshot. So it is done for the first snapshot of an episode, and
+        # for the first one after a turn that is later than all inspected ones.
+        self._is_new, self._inspected = True, 0
 
     # What the author writes.
 
@@ -200,7 +203,7 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
             # As in Env.reset, except that the generator stays private until `np_random` is read.
             generator, self._np_random_seed = seeding.np_random(seed)
             self._stream = RandomStream(generator)
-        self._episode = start or Episode(self.initial(self._stream.draw(), given))
+        self._episode, self._is_new = start or Episode(self.initial(self._stream.draw(), given)), True
         state, turns, actions, *_ = self._episode
         limits = self.limits
         info = {
@@ -238,6 +241,8 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         truncated = not terminated and (turns_left == 0 or actions_left == 0)
         info = {**facts, "turns_left": turns_left, "actions_left": actions_left, **self._facts(state)}
         observation = self.observe(state)
+        if turns > self._inspected:
+            self._is_new = True
         # Assigned last, so that an exception in the author's functions leaves the episode unchanged.
         self._episode = new_tuple(Episode, (state, turns, actions, terminated, truncated))
         return observation, reward, terminated, truncated, info
@@ -252,7 +257,7 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         Use `tsr_gym.snapshot(env)` for a whole stack.
 
         Raises:
-            SnapshotError: `reset` was not called yet.
+            SnapshotError: `reset` was not called yet, or the state can be changed in place.
         """
         return Snapshot((new_tuple(Layer, (self._kind, self.env_state())),))
 
@@ -277,11 +282,25 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         """Return rules, state, counters and random state of the episode as one immutable value.
 
         Raises:
-            SnapshotError: `reset` was not called yet.
+            SnapshotError: `reset` was not called yet, or the state can be changed in place.
         """
+        if self._is_new:
+            self._inspect()
+        return new_tuple(EnvState, (self._rules, self._episode, self._stream.position))
+
+    def _inspect(self) -> None:
+        """Raise SnapshotError unless there is a state that no later turn can change in place."""
         if self._episode is None:
             raise SnapshotError(f"{type(self).__name__} has no state yet: call reset() before snapshot()")
-        return new_tuple(EnvState, (self._rules, self._episode, self._stream.position))
+        state, turns, *_ = self._episode
+        if part := mutable_part(state):
+            where, what = part
+            raise SnapshotError(
+                f"wanted an immutable state of {type(self).__name__}, got {what} in {type(state).__name__}{where}: "
+                "a later turn may change it in this snapshot, too; use a tuple, a frozenset, a frozen dataclass, or an "
+                "array with flags.writeable = False"
+            )
+        self._is_new, self._inspected = False, max(turns, self._inspected)
 
     def set_env_state(self, state: EnvState, *, seed: int | None = None) -> None:
         """Continue from a result of `env_state`, in an environment with the same rules.
@@ -301,6 +320,8 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
 
     def clone(self) -> "StateEnv[StateT, ObsT, ActT]":
         """Return an independent environment in the same state; wrappers are not included."""
+        if self._is_new and self._episode is not None:
+            self._inspect()
         twin = copy.copy(self)
         # The state is immutable, so a shallow copy is enough. Only the generator is mutable and must be separate.
         twin._stream = RandomStream(position=self._stream.position if self._stream.seeded else None)
@@ -370,7 +391,7 @@ def _can_be_played(episode: Any, limits: Limits) -> bool:
 def unbegun(env: StateEnv[StateT, ObsT, ActT]) -> StateEnv[StateT, ObsT, ActT]:
     """Return an independent environment with the same settings, in the state before its first `reset`."""
     twin = copy.copy(env)
-    twin._stream, twin._episode = RandomStream(), None
+    twin._stream, twin._episode, twin._is_new = RandomStream(), None, True
     return twin
 
 

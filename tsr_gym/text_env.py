@@ -230,6 +230,8 @@ class TextEnv(StateEnv[StateT, str, str]):
         if self._has_facts:
             info.update(self._facts(state))
         observation = self.observe(state)
+        if turns > self._inspected:
+            self._is_new = True
         # Assigned last, so that an exception in the author's functions leaves the episode unchanged.
         self._episode = new_tuple(Episode, (state, turns, actions, terminated, truncated))
         return observation, reward, terminated, truncated, info

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import run_python
 from tsr_gym import SnapshotError
-from tsr_gym.codec import MAX_DEPTH, MAX_MEMORY, MEMORY_PER_BYTE, decode, digest, encode, outline
+from tsr_gym.codec import MAX_DEPTH, MAX_MEMORY, MEMORY_PER_BYTE, decode, digest, encode, mutable_part, outline
 from tsr_gym.random_stream import Drawn
 
 
@@ -417,3 +417,22 @@ def test_the_bytes_of_a_value_never_change():
         "67050000007c75310007"  # the numpy scalar |u1, 7
         "7a02000000690100000001690100000002"  # a set, its members in the order of their bytes
     )
+
+
+IMMUTABLE = st.recursive(
+    st.one_of(st.none(), st.integers(), st.text(max_size=3), st.sampled_from([Colour.RED, np.float32(2), Point])),
+    lambda parts: st.one_of(
+        st.lists(parts, max_size=3).map(tuple), st.builds(Point, parts, parts), st.builds(Settings, name=parts)
+    ),
+)
+LEAVES = [[], {}, set(), deque(), bytearray(), np.zeros(1), Open(1), np.random.default_rng(1)]
+
+
+@given(IMMUTABLE, st.lists(st.sampled_from([Point, Settings, tuple]), max_size=4), st.sampled_from(LEAVES))
+def test_the_first_part_that_can_be_changed_is_named_however_deep_it_is(value, nest, leaf):
+    assert mutable_part(value) is None
+    path, parts = "", leaf
+    for wrap in nest:
+        made = Settings(name=parts) if wrap is Settings else Point(value, parts) if wrap is Point else (parts, [])
+        path, parts = {Point: ".y", tuple: "[0]"}.get(wrap, ".name") + path, made
+    assert mutable_part(parts)[0] == path

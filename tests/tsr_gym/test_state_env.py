@@ -1,6 +1,10 @@
 """StateEnv and TextEnv: episodes, counters, limits, random numbers, turns of several actions, and teaching."""
 
 import sys
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import PurePath
+from typing import NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -527,3 +531,115 @@ def test_grid_worlds_are_taught_in_compact_form_by_their_oracles(name):
         *_, info = env.step(teaching.poor_turn(env, rng))
         assert info["action_is_valid"]
     assert solved >= 3
+
+
+class Plank(NamedTuple):
+    parts: tuple
+    extra: object = None
+
+
+class Loose:
+    def __init__(self):
+        self.moves = 0
+
+
+@dataclass
+class Thawed:
+    moves: int = 0
+
+
+@dataclass(frozen=True)
+class Fixed:
+    value: object
+
+
+def read_only(values):
+    array = np.array(values) if None not in values else np.array([*values, 0], dtype=object)[:-1]
+    array.flags.writeable = False
+    return array
+
+
+MUTABLE = {
+    "list": ([1], "got a list in Plank.parts"),
+    "dictionary": ({"a": 1}, "got a dict in Plank.parts"),
+    "set": ({1, 2}, "got a set in Plank.parts"),
+    "array": (np.zeros(2), "got an array that is not read-only in Plank.parts"),
+    "generator": (np.random.default_rng(1), "got a Generator in Plank.parts"),
+    "object": (Loose(), "got a Loose with attributes that can be set in Plank.parts"),
+    "dataclass": (Thawed(), "got a Thawed with attributes that can be set in Plank.parts"),
+    "deep inside": ((1, Fixed((2, Plank((), bytearray())))), r"got a bytearray in Plank.parts\[1\].value\[1\].extra"),
+    "in an array": (read_only([None, [1], None]), r"got a list in Plank.parts\[1\]"),
+}
+
+
+class Holds(Counter):
+    """Its state holds the value from its `late`-th turn on."""
+
+    def __init__(self, value, late=0):
+        super().__init__(Limits(max_turns=9))
+        self.value, self.late = value, late
+
+    def initial(self, rng, options):
+        return Plank((), 0) if self.late else Plank(self.value)
+
+    def transition(self, state, action, rng):
+        count = (state.extra or 0) + 1
+        return Step(Plank(self.value if count >= self.late else (), count), 0.0, False, {})
+
+    def observe(self, state):
+        return 0
+
+
+@pytest.mark.parametrize("name", MUTABLE)
+@pytest.mark.parametrize("late", [0, 3])
+def test_a_state_that_can_be_changed_in_place_is_refused_by_the_first_snapshot_that_sees_it(name, late):
+    value, culprit = MUTABLE[name]
+    env = Holds(value, late)
+    for _ in range(2):
+        env.reset(seed=1)
+        for turn in range(late):
+            snapshot(env)
+            env.step(turn)
+        for take in (snapshot, StateEnv.snapshot, StateEnv.clone):
+            with pytest.raises(SnapshotError, match=f"immutable state of Holds, {culprit}"):
+                take(env)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(
+            1.5,
+            (1, ("a", b"b"), None),
+            frozenset({1, (2,)}),
+            read_only([1, 2]),
+            Fixed((1, Fixed(2))),
+            Plank(()),
+            Limits,
+        ),
+        *(Limits, len, np.int64(3), Fraction(1, 3), PurePath("a"), Seeded(1)),
+    ],
+    ids=repr,
+)
+def test_a_state_of_immutable_parts_is_accepted(value):
+    env = Holds(value)
+    env.reset(seed=1)
+    assert snapshot(env.clone()).layers[0].state.episode.state.parts is value
+    snapshot(env)
+
+
+def test_a_state_is_inspected_once_in_an_episode_and_at_its_later_turns(monkeypatch):
+    inspected = []
+    monkeypatch.setattr("tsr_gym.state_env.mutable_part", inspected.append)
+    env = Holds(1)
+    for num_inspected in (5, 1):
+        env.reset(seed=1)
+        start = snapshot(env)
+        for turn in range(4):
+            env.step(turn)
+            snapshot(env)
+            snapshot(env)
+        restore(env, start)
+        snapshot(env)
+        assert len(inspected) == num_inspected
+        inspected.clear()

@@ -1,8 +1,8 @@
 """Addresses: sets whose order depends on where their elements are in memory.
 
-A set iterates in the order of its hashes. An element whose class defines no hash has its address as hash, which no copy and
-no replay repeats, so an environment with such a set continues differently after a restore. Dictionaries iterate in the
-order of insertion, which copies and replays do repeat.
+A set iterates in the order of its hashes. An element whose class defines no hash has its address as hash, which no copy
+and no replay repeats, so an environment with such a set continues differently after a restore. Dictionaries iterate in
+the order of insertion, which copies and replays do repeat.
 """
 
 from collections import deque

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from tests.tsr_gym.testing.worlds import Board, Cells, Place, PlainWrapper, Walk
+from tests.tsr_gym.testing.worlds import Board, Cells, Place, PlainWrapper, Walk, frozen
 from tsr_gym import Episode, EpisodeOver, Step, Teaching
 from tsr_gym.codec import encode
 from tsr_gym.random_stream import Seeded
@@ -24,13 +24,13 @@ class TakesAll(Walk):
 
 
 class PaintsOver(Board):
-    """Changes the array of its state in place."""
+    """Changes the memory behind the array of its state in place."""
 
     def initial(self, rng, options):
-        return Cells(rng.integers(0, 2, (3, 3)))
+        return Cells(frozen(rng.integers(0, 2, (3, 3)).view()))
 
     def transition(self, state, action, rng):
-        state.cells.flat[int(action)] += 1
+        state.cells.base.flat[int(action)] += 1
         return Step(Cells(state.cells), 0.0, False, {})
 
 
@@ -134,17 +134,17 @@ class NeverStops(Walk):
 
 
 class LendsItsBoard(Board):
-    """Returns the array that its state holds."""
+    """Returns the memory behind the array that its state holds."""
 
     def initial(self, rng, options):
-        return Cells(super().initial(rng, options).cells.copy())
+        return Cells(frozen(super().initial(rng, options).cells.copy().view()))
 
     def transition(self, state, action, rng):
         step = super().transition(Cells(state.cells.copy()), action, rng)
-        return Step(Cells(step.state.cells.copy()), step.reward, step.terminated, {})
+        return Step(Cells(frozen(step.state.cells.copy().view())), step.reward, step.terminated, {})
 
     def observe(self, state):
-        return state.cells
+        return state.cells.base
 
 
 class SeedsByHash(Walk):
