@@ -3,6 +3,7 @@
 import copy
 import pickle
 
+import cloudpickle
 import gymnasium as gym
 import pytest
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
@@ -140,6 +141,28 @@ def test_a_registered_environment_plays_the_same_in_other_processes(name):
 @pytest.mark.parametrize("name", ENTRY_POINTS)
 def test_a_registered_environment_can_be_searched(name):
     check_snapshot(TreeSearchWrapper(AnswerFormat(gym.make(name))), seeds=(5,))
+
+
+def play_on(env):
+    snap = tsr_gym.snapshot(env)
+    action = next(iter(env.unwrapped.legal_actions(env.unwrapped.state)))
+    return snap.digest, *env.step(action)[:4], env.reset(seed=7)[0]
+
+
+@pytest.mark.parametrize("name", ENTRY_POINTS)
+def test_a_pickle_continues_the_episode_here_and_in_another_process(name, tmp_path):
+    env = gym.make(name)
+    env.reset(seed=3)
+    env.step(env.unwrapped.legal_actions(env.unwrapped.state)[0])
+    data = pickle.dumps(env)
+    twins = [pickle.loads(data), cloudpickle.loads(cloudpickle.dumps(env)), copy.deepcopy(env)]
+    (tmp_path / "env").write_bytes(data)
+    code = f"import pickle; env = pickle.load(open({str(tmp_path / 'env')!r}, 'rb')); "
+    code += "from tests.tsr_gym.test_registration import play_on; print(play_on(env))"
+    other = run_python(code).strip()
+    wanted = play_on(env)
+    assert [play_on(twin) for twin in twins] == [wanted] * 3
+    assert other == repr(wanted)
 
 
 def test_all_of_tsr_is_registered_with_gymnasium():

@@ -5,8 +5,8 @@ Sensible turns are those of a plain reader and those of a question's decompositi
 
 import re
 from collections.abc import Callable, Collection, Sequence
-from functools import lru_cache
-from typing import NamedTuple
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 from tsr_gym import RetrievalFailed
 from tsr_gym.text_env import MAX_TEXT
@@ -57,6 +57,11 @@ class Searches:
         self._top_k = top_k
         self.find = lru_cache(maxsize=max_remembered)(self._find)
         self.holds_answer = lru_cache(maxsize=max_remembered)(self._holds_answer)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without what is remembered, which is found again.
+        arguments = (self.retriever, self._protocol, self._top_k, self.find.cache_parameters()["maxsize"])
+        return partial(Searches, compact=self._compact), arguments
 
     def _find(self, queries: tuple[str, ...]) -> Found:
         # One call for all queries; blank ones are left out, because they match nothing.

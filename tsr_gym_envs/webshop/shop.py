@@ -228,6 +228,12 @@ class Shop:
         self.text = lru_cache(_REMEMBERED)(self._text)
         self._score = lru_cache(_REMEMBERED)(self._score_purchase)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Nouns that the caller did not give are looked up again, because models and caches have no pickles.
+        given = self.noun_fn if self.noun_source == "injected" else None
+        parts = (self.catalogue, self.goals, self.engine, self.repairs, given, self.noun_source)
+        return _reopened, (*parts, self.show_attrs, self.parse)
+
     def goal(self, state: ShopState) -> Goal:
         """Return the goal of a state."""
         return self.goals.goal(state.goal)
@@ -301,6 +307,30 @@ def open_shop(settings: WebShopSettings, noun_fn: NounFn | None = None) -> Shop:
         settings.show_attrs,
         settings.is_original,
         noun_fn,
+    )
+
+
+@lru_cache(maxsize=8)
+def _reopened(
+    catalogue: Catalogue,
+    goals: Goals,
+    engine: Search,
+    repairs: Repairs,
+    noun_fn: NounFn | None,
+    noun_source: str,
+    show_attrs: bool,
+    parse: Callable[[str], ShopAction],
+) -> Shop:
+    """Return the shop that a copy or a pickle describes; a process opens it once.
+
+    Raises:
+        ConfigError: The nouns come from another source here, so rewards would differ.
+    """
+    nouns, source = open_nouns(noun_fn, catalogue)
+    if source != noun_source:
+        raise ConfigError(f"wanted the nouns of {noun_source!r}, got {source!r}: install the same spaCy model here")
+    return Shop(
+        catalogue, goals, engine, repairs, noun_fn=nouns, noun_source=source, show_attrs=show_attrs, parse=parse
     )
 
 
