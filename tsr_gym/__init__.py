@@ -25,6 +25,7 @@ from tsr_gym.errors import (
     SnapshotError,
     TrainingDiverged,
     TsrGymError,
+    UnknownSetting,
     Unsupported,
     WorkerLost,
 )
@@ -87,6 +88,7 @@ __all__ = [
     "TrainingDiverged",
     "Tree",
     "TsrGymError",
+    "UnknownSetting",
     "Unsupported",
     "WorkerLost",
     "__version__",

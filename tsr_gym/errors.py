@@ -80,6 +80,10 @@ class ConfigError(TsrGymError, ValueError):
     """Settings are unknown, impossible or contradict each other."""
 
 
+class UnknownSetting(ConfigError, TypeError):
+    """An environment was given a keyword that it does not have."""
+
+
 class CheckpointError(TsrGymError):
     """A model folder or a training checkpoint is missing, incomplete or damaged."""
 

@@ -1,10 +1,13 @@
 """Spaces for text that a language model writes or reads."""
 
 import multiprocessing
+import string
+import sys
 from collections.abc import Sequence
 from typing import Any
 
-import gymnasium as gym
+import numpy as np
+from gymnasium.spaces import Box, Text, flatten, flatten_space, unflatten
 from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory, write_to_shared_memory
 from gymnasium.wrappers.utils import create_zero_array
 
@@ -13,14 +16,18 @@ from tsr_gym.ranges import check_counts
 # Most bytes of a text in shared memory. The memory is allocated for every environment, used or not.
 MAX_SHARED = 1 << 20
 _SIZE = 8
-_JUNK = "abcdefghijklmnopqrstuvwxyzABCXYZ0123456789 \n\t.,:;|<>[](){}#_√é漢🙂"
+# The first number that no character has.
+PADDING = sys.maxunicode + 1
+_JUNK = f"{string.printable}√é漢🙂"
 
 
-class FreeText(gym.Space[str]):
+class FreeText(Text):
     r"""All Unicode strings of up to `max_length` characters.
 
-    Gymnasium's `Text` needs a fixed alphabet, and its `AsyncVectorEnv` returns the same wrong string forever if
-    observations are `Text` in shared memory. Texts of this space are read from shared memory after each step.
+    A `Text` of Gymnasium, so that its clients know how to store one, but with every character and with the empty text.
+    Gymnasium's `AsyncVectorEnv` returns the same wrong string forever if observations are its own `Text` in shared
+    memory; texts of this space are read from shared memory after each step. The alphabet that `characters` reports is
+    that of arbitrary samples. Flattened, a text is the numbers of its characters, filled up with `PADDING`.
 
     Args:
         max_length: Longest string, in characters.
@@ -44,8 +51,7 @@ class FreeText(gym.Space[str]):
         seed: int | None = None,
     ) -> None:
         check_counts(max_length=max_length, max_words=max_words)
-        super().__init__(shape=None, dtype=str, seed=seed)
-        self.max_length = max_length
+        super().__init__(max_length, min_length=0, charset=_JUNK, seed=seed)
         self.words = tuple(words)
         self.separator = separator
         self.max_words = max_words
@@ -69,11 +75,6 @@ class FreeText(gym.Space[str]):
         """Return whether `x` is a string that is short enough."""
         return isinstance(x, str) and len(x) <= self.max_length
 
-    @property
-    def is_np_flattenable(self) -> bool:
-        """Free text has no fixed-size array form."""
-        return False
-
     def __repr__(self) -> str:
         return f"FreeText({self.max_length})"
 
@@ -86,6 +87,23 @@ class FreeText(gym.Space[str]):
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+
+@flatten_space.register(FreeText)
+def _numbers_of_characters(space: FreeText) -> Box:
+    return Box(0, PADDING, (space.max_length,), np.int32)
+
+
+@flatten.register(FreeText)
+def _flattened(space: FreeText, x: str) -> np.ndarray[Any, Any]:  # type: ignore[misc]
+    numbers = np.full(space.max_length, PADDING, np.int32)
+    numbers[: len(x)] = np.frombuffer(x.encode("utf-32-le", "surrogatepass"), np.int32)
+    return numbers
+
+
+@unflatten.register(FreeText)
+def _unflattened(space: FreeText, x: np.ndarray[Any, Any]) -> str:  # type: ignore[misc]
+    return x[x < PADDING].astype("<i4").tobytes().decode("utf-32-le", "surrogatepass")
 
 
 @create_zero_array.register(FreeText)

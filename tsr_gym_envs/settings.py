@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, TypeVar, get_args, get_origin, get_ty
 
 import numpy as np
 
-from tsr_gym import ConfigError
+from tsr_gym import ConfigError, UnknownSetting
 
 SettingsT = TypeVar("SettingsT")
 ACTION_TYPES = ("discrete", "text")
@@ -67,13 +67,15 @@ def settings_from(
         arrays: Values of `obs_type` that are not text; they imply discrete actions.
 
     Raises:
-        ConfigError: The preset or a keyword is unknown.
+        ConfigError: The preset is unknown.
+        UnknownSetting: A keyword is unknown.
     """
     if not isinstance(preset, str) or preset not in presets:
         raise ConfigError(f"wanted preset of {sorted(presets)}, got {preset!r}")
     names = [field.name for field in fields(cls) if field.name != "preset"]  # type: ignore[arg-type]
     if unknown := sorted(set(given) - set(names)):
-        raise ConfigError(f"unknown settings {unknown}; known: {names}")
+        # Clients such as torchrl try keywords, and drop one after Python's own words for it.
+        raise UnknownSetting(f"unexpected keyword argument {unknown[0]!r}: unknown settings {unknown}; known: {names}")
     # Lists come from JSON, as in a saved environment spec.
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     check_kinds(cls, values)

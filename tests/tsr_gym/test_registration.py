@@ -6,6 +6,7 @@ import pickle
 import cloudpickle
 import gymnasium as gym
 import pytest
+from gymnasium.spaces import flatten, flatten_space, unflatten
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from gymnasium.wrappers.utils import create_zero_array
 from hypothesis import given
@@ -221,6 +222,16 @@ def test_spaces_compare_by_what_they_hold_and_pad_with_empty_text():
     assert FreeText(5) != gym.spaces.Text(5)
     assert copy.deepcopy(FreeText(5)) == pickle.loads(pickle.dumps(FreeText(5)))
     assert create_zero_array(FreeText(5)) == ""
+
+
+@given(st.text(st.characters(exclude_categories=()), max_size=20))
+def test_a_flattened_text_is_read_back(text):
+    space = FreeText(20)
+    flat = flatten(space, text)
+    assert flat in flatten_space(space)
+    assert unflatten(space, flat) == text
+    assert isinstance(space, gym.spaces.Text)
+    assert space.is_np_flattenable
 
 
 class Reader(gym.Env):

@@ -6,7 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from tsr_gym import ConfigError
+from tsr_gym import ConfigError, UnknownSetting
 from tsr_gym_envs.settings import actions_within
 
 WRONG = [
@@ -90,3 +90,10 @@ def test_options_of_the_wrong_kind_are_refused(name, options, message):
 )
 def test_the_tighter_limit_counts(turns, actions, per_turn, wanted):
     assert actions_within(turns, actions, per_turn) == wanted
+
+
+@pytest.mark.parametrize("name", ["tsr/Sokoban-v0", "tsr/FrozenLake-v0", "tsr/WebShop-v0", "tsr/RetrievalQA-v0"])
+def test_an_unknown_keyword_is_a_type_error_in_the_words_that_clients_look_for(name):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'frameskip'"):
+        gym.make(name, frameskip=1)
+    assert issubclass(UnknownSetting, ConfigError)
