@@ -56,7 +56,7 @@ def _hashes_what_differs(value: Any, cls: Any) -> bool:
     try:
         twin = object.__new__(cls)
         set_attributes(twin, held)
-        return hash(twin) != hash(value)
+        return bool(twin.__hash__() != value.__hash__())
     except Exception:
         return False
 
