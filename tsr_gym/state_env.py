@@ -5,7 +5,9 @@ its end) is in this class, so snapshots are right by construction.
 """
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 import gymnasium as gym
@@ -104,11 +106,14 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         render_mode: One of ``metadata["render_modes"]`` or None.
 
     Attributes:
+        first_facts: What `reset` reports for the facts of `transition`, so that all infos have the same keys: clients
+            store them in tables.
         draws_noise: Whether `transition` may draw random numbers. Environments that never do set it to False, and
             then a restore never touches the generator.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 (Gymnasium's own form)
+    first_facts: Mapping[str, Any] = MappingProxyType({})
     draws_noise: bool = True
 
     def __init__(self, rules: Any = None, *, limits: Limits | None = None, render_mode: str | None = None) -> None:
@@ -205,13 +210,12 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
             self._stream = RandomStream(generator)
         self._episode, self._is_new = start or Episode(self.initial(self._stream.draw(), given)), True
         state, turns, actions, *_ = self._episode
-        limits = self.limits
-        info = {
-            "turns_left": None if limits.max_turns is None else limits.max_turns - turns,
-            "actions_left": None if limits.max_actions is None else limits.max_actions - actions,
-            **self._facts(state),
-        }
-        return self.observe(state), info
+        return self.observe(state), {**self.first_facts, **self._left(turns, actions), **self._facts(state)}
+
+    def _left(self, turns: int, actions: int) -> dict[str, Any]:
+        """Return the turns and actions that are left, as far as they are limited."""
+        limits = (("turns_left", self.limits.max_turns, turns), ("actions_left", self.limits.max_actions, actions))
+        return {name: limit - used for name, limit, used in limits if limit is not None}
 
     def _start_of(self, snap: Snapshot) -> Episode:
         state = self._state_in(snap)
@@ -235,14 +239,12 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
             self._refuse()
         rng = self._stream.draw() if self.draws_noise else NO_NOISE
         state, reward, terminated, facts = self.transition(start, action, rng)
-        turns, actions, limits = turns + 1, actions + 1, self.limits
-        turns_left = None if limits.max_turns is None else limits.max_turns - turns
-        actions_left = None if limits.max_actions is None else limits.max_actions - actions
-        truncated = not terminated and (turns_left == 0 or actions_left == 0)
-        info = {**facts, "turns_left": turns_left, "actions_left": actions_left, **self._facts(state)}
+        turns, actions = turns + 1, actions + 1
+        left = self._left(turns, actions)
+        truncated = not terminated and 0 in left.values()
+        info = {**facts, **left, **self._facts(state)}
         observation = self.observe(state)
-        if turns > self._inspected:
-            self._is_new = True
+        self._is_new = self._is_new or turns > self._inspected
         # Assigned last, so that an exception in the author's functions leaves the episode unchanged.
         self._episode = new_tuple(Episode, (state, turns, actions, terminated, truncated))
         return observation, reward, terminated, truncated, info

@@ -39,6 +39,9 @@ _SHORT = 200
 _split_short = lru_cache(maxsize=4096)(_split)
 
 
+_NOTHING_DONE = {"action_is_valid": True, "action_is_effective": False, "executed": (), "invalid_reason": ""}
+
+
 class Guide(NamedTuple):
     """The public scorer of a world: it measures progress and does not know the answer.
 
@@ -58,10 +61,10 @@ class TextEnv(StateEnv[StateT, str, str]):
     state unchanged with ``info["action_is_valid"] = False``: it is dropped, costs no action, and the rest of the turn
     is executed. A turn without any valid action still counts as a turn.
 
-    Every `info` holds:
+    Every `info`, that of `reset` too, holds:
 
     - ``action_is_valid``: every action of the turn was understood, and there was at least one;
-    - ``invalid_reason``: only if not: why the first invalid action has no meaning; `transition` may set it in its info;
+    - ``invalid_reason``: why the first invalid action has no meaning, "" if none is; `transition` may set it;
     - ``action_is_effective``: the turn changed the state;
     - ``executed``: the actions that were executed, a tuple of str;
     - ``success``: the task was solved;
@@ -199,7 +202,7 @@ class TextEnv(StateEnv[StateT, str, str]):
             names = (action,)
         valid, terminated = bool(names), False
         executed: list[str] = []
-        facts: dict[str, Any] = {}
+        facts: Mapping[str, Any] = self.first_facts
         reason = "" if valid else "the turn holds no action"
         for name in names:
             if terminated or actions == max_actions:
@@ -223,18 +226,24 @@ class TextEnv(StateEnv[StateT, str, str]):
             "action_is_valid": valid,
             "action_is_effective": state is not start and state != start,
             "executed": tuple(executed),
+            "invalid_reason": reason,
         }
-        if reason:
-            info["invalid_reason"] = reason
         info = {**facts, **info} if facts else info
         if self._has_facts:
             info.update(self._facts(state))
         observation = self.observe(state)
-        if turns > self._inspected:
-            self._is_new = True
+        self._is_new = self._is_new or turns > self._inspected
         # Assigned last, so that an exception in the author's functions leaves the episode unchanged.
         self._episode = new_tuple(Episode, (state, turns, actions, terminated, truncated))
         return observation, reward, terminated, truncated, info
+
+    def _left(self, turns: int, actions: int) -> dict[str, Any]:
+        limits = self.limits
+        return {
+            "turns_left": None if limits.max_turns is None else limits.max_turns - turns,
+            "actions_left": None if limits.max_actions is None else limits.max_actions - actions,
+            **_NOTHING_DONE,
+        }
 
     def _facts(self, state: StateT) -> dict[str, Any]:
         return {"success": self.is_success(state)}

@@ -5,6 +5,7 @@ Invariant: environment k depends on its own row of every column only, so results
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import gymnasium as gym
@@ -61,8 +62,9 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
 
     Infos hold an array for every key, and under ``_key`` a mask of the environments that have it, as Gymnasium's own
     vector environments do; no dictionary is built per environment, so that infos are cheap. A key stays present
-    even if no environment has it. Batches have no turns and so no ``turns_left``; they have ``actions_left`` only if
-    actions are limited. Observations and infos are new arrays at every call.
+    even if no environment has it. They have ``actions_left`` only if actions are limited. The facts of
+    an action have the values of `first_facts` in an environment that was reset. Observations and infos are new arrays
+    at every call.
 
     A subclass holds the board, its columns, and the rules.
 
@@ -80,6 +82,8 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
     Raises:
         ConfigError: A setting is impossible.
     """
+
+    first_facts: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(
         self,
@@ -196,7 +200,7 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
         self._is_ready = bool(self._streams.any(axis=1).all())
         selected = np.zeros(self.num_envs, np.bool_)
         selected[envs] = True
-        return self.observe(), self._infos(selected, {}, selected)
+        return self.observe(), self._infos(selected, {}, np.zeros_like(selected))
 
     def step(self, actions: Any) -> tuple[Any, Column, Column, Column, dict[str, Any]]:
         """Take an action in every environment; `autoreset_mode` decides about ended episodes.
@@ -207,8 +211,10 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
             InvalidAction: The actions are not `[N]` numbers from 0 to 3.
         """
         actions = self._checked(actions)
-        resting, played = self._over.copy(), ~self._over
+        resting = self._over.copy()
+        played = None
         if resting.any():
+            played = ~resting
             self._restart(resting)
         (rewards, terminated, facts), truncated = self._turn(actions, resting)
         # With the mode same-step, the returned observations belong to the new episodes, and the final ones go into the
@@ -380,26 +386,33 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
 
     def _reset_at_once(self, facts: dict[str, Column]) -> dict[str, Any]:
         """Start new episodes where they have ended; return infos with the old episodes' final ones."""
-        over, played = self._over.copy(), ~self._over
+        over = self._over.copy()
         ended = np.flatnonzero(over)
         last = np.full(self.num_envs, None, object)
         for env, observation in zip(ended.tolist(), self.observe(ended), strict=True):
             last[env] = observation
-        final = self._infos(over, {name: fact * over for name, fact in facts.items()}, over)
+        final = self._infos(over, {name: fact * over for name, fact in facts.items()})
         self._begin(ended, self._no_seeds, {})
-        infos = self._infos(self._everyone, {name: fact * played for name, fact in facts.items()}, played)
+        infos = self._infos(self._everyone, facts, ~over)
         return {**infos, "final_obs": last, "_final_obs": over, "final_info": final, "_final_info": over.copy()}
 
-    def _infos(self, selected: Column, facts: dict[str, Column], played: Column) -> dict[str, Any]:
-        """Return infos of selected environments, with facts of those that played; 0 and False for all others."""
+    def _infos(self, selected: Column, facts: dict[str, Column], played: Column | None = None) -> dict[str, Any]:
+        """Return infos of selected environments, 0 and False for all others.
+
+        Args:
+            selected: `[N]`, the environments.
+            facts: Facts of the actions, `[N]` each.
+            played: `[N]`, those that took an action; the others were reset. None for all.
+        """
         columns = {"success": (self._success(), selected)}
         if self._limit is not None:
             columns["actions_left"] = (self._limit - self._taken, selected)
         infos: dict[str, Any] = {}
         for name, (column, mask) in columns.items():
             infos[name], infos[f"_{name}"] = column if mask is self._everyone else column * mask, mask.copy()
-        for name, fact in facts.items():
-            infos[name], infos[f"_{name}"] = fact, played.copy()
+        for name, first in self.first_facts.items():
+            fact = facts[name] if played is None else np.where(played, facts.get(name, first), first)
+            infos[name], infos[f"_{name}"] = fact if selected is self._everyone else fact * selected, selected.copy()
         return infos
 
     def _checked(self, actions: Any) -> Column:

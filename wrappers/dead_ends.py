@@ -116,7 +116,7 @@ class DeadEnds(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs)
 
 def _actions_left(base: Any, info: dict[str, Any]) -> int | None:
     """Return the number of actions that the limits of turns and actions still allow, None for no limit."""
-    turns, actions = info["turns_left"], info["actions_left"]
+    turns, actions = info.get("turns_left"), info.get("actions_left")
     # Only text with a separator can hold several actions per turn.
     per_turn = base.limits.max_actions_per_turn if isinstance(base, TextEnv) and base.separator else 1
     by_turns = None if turns is None or per_turn is None else turns * per_turn

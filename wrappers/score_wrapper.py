@@ -101,7 +101,12 @@ class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Take a turn and write its score into ``info["score"]``."""
+        """Take a turn and write its score into ``info["score"]``.
+
+        Raises:
+            NotFinite: The reward is no number, as that of an environment with several objectives, or a number is not
+                finite.
+        """
         # States are immutable values, so the state before the step can be kept without a copy.
         base: Any = self.unwrapped
         has_states = isinstance(base, StateEnv)
@@ -109,9 +114,9 @@ class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._last = observation
         after = base.state if has_states else observation
-        action = info.get("action", action)
-        info.update(self.facts(RatedTurn(before, action, after, float(reward), bool(terminated), bool(truncated))))
-        return observation, float(reward), terminated, truncated, info
+        action, number = info.get("action", action), finite(reward, "the reward", type(base))
+        info.update(self.facts(RatedTurn(before, action, after, number, bool(terminated), bool(truncated))))
+        return observation, number, terminated, truncated, info
 
     def wrapper_state(self) -> Any:
         """Return the last observation where scores depend on it, None otherwise."""

@@ -144,6 +144,15 @@ def test_a_registered_environment_can_be_searched(name):
     check_snapshot(TreeSearchWrapper(AnswerFormat(gym.make(name))), seeds=(5,))
 
 
+@pytest.mark.parametrize("name", ENTRY_POINTS)
+def test_infos_have_the_same_keys_after_a_reset_and_after_any_turn(name):
+    env = gym.make(name)
+    keys = {tuple(sorted(env.reset(seed=1)[1]))}
+    for turn in ("junk", "", env.unwrapped.legal_actions(env.unwrapped.state)[0]):
+        keys.add(tuple(sorted(env.step(turn)[4])))
+    assert len(keys) == 1
+
+
 def play_on(env):
     snap = tsr_gym.snapshot(env)
     action = next(iter(env.unwrapped.legal_actions(env.unwrapped.state)))

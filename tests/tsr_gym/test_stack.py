@@ -204,6 +204,27 @@ def test_an_unknown_wrapper_with_attributes_is_refused_by_name_with_the_cure(act
         action(env)
 
 
+class Tiled(gym.Wrapper):
+    """Holds two numbers that never change."""
+
+    snapshot_constants = ("tile_size", "env_id")
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.tile_size, self.env_id = 8, "walk"
+
+
+def test_declared_constants_of_a_wrapper_are_not_taken_for_state():
+    env = Tiled(Walk())
+    env.reset(seed=1)
+    before = snapshot(env)
+    env.step("Right")
+    restore(clone(env), before)
+    env.count = 1
+    with pytest.raises(SnapshotError, match=r"Tiled .* holds count, which.*Tiled.snapshot_constants = \('count',\)"):
+        snapshot(env)
+
+
 def test_a_subclass_of_a_known_wrapper_is_not_taken_for_it():
     class MyLimit(TimeLimit):
         pass

@@ -46,14 +46,8 @@ def one_by_one(name, num_envs, autoreset_mode, settings):
 def same(mine, other, where=""):
     """Compare observations, arrays and infos, deeply."""
     if isinstance(mine, dict):
-        dropped = {"turns_left", "_turns_left"}
-        # Without a limit, infos of single environments have None, and those of batches have no key.
-        dropped |= {"actions_left", "_actions_left"} if "actions_left" not in other else set()
-        # Where no environment has a key, single environments leave it out, and batches clear its mask.
-        for key in set(other) - set(mine):
-            assert not other[f"_{key.removeprefix('_')}"].any(), f"{where}[{key!r}]"
-        assert set(mine) - dropped <= set(other), where
-        for key in set(mine) - dropped:
+        assert set(mine) == set(other), where
+        for key in mine:
             same(mine[key], other[key], f"{where}[{key!r}]")
     elif isinstance(mine, tuple) or (isinstance(mine, np.ndarray) and mine.dtype == object):
         assert len(mine) == len(other), where
@@ -72,11 +66,13 @@ def test_a_batch_is_as_many_single_environments(name, settings, mode):
     assert ours.action_space == theirs.action_space
     rng = np.random.default_rng(4)
     same(theirs.reset(seed=11), ours.reset(seed=11))
+    keys = set(ours.reset(seed=11)[1])
     for step in range(60):
         actions = rng.integers(4, size=3)
         result = ours.step(actions)
         same(theirs.step(actions), result, f"step {step}")
         assert result[0] in ours.observation_space
+        assert set(result[4]) - {"final_obs", "_final_obs", "final_info", "_final_info"} == keys
         over = result[2] | result[3]
         if mode is AutoresetMode.DISABLED and over.any():
             same(theirs.reset(options={"reset_mask": over}), ours.reset(options={"reset_mask": over}))

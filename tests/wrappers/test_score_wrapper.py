@@ -77,14 +77,21 @@ def test_a_score_that_is_no_number_is_refused_with_the_scorer_and_the_node(value
 
 
 class Paid(gym.RewardWrapper):
+    paid = float("nan")
+
     def reward(self, reward):
-        return float("nan")
+        return self.paid
 
 
-def test_a_reward_that_is_no_number_is_refused_at_its_node():
-    env = TreeSearchWrapper(Paid(Walk()))
+class PaidTwice(Paid):
+    paid = np.array([0.0, 1.0])
+
+
+@pytest.mark.parametrize("make", [Paid, PaidTwice, lambda env: Progress(PaidTwice(env))])
+def test_a_reward_that_is_no_number_is_refused_at_its_node(make):
+    env = TreeSearchWrapper(make(Walk()))
     env.reset(seed=1)
-    with pytest.raises(NotFinite, match=r"worlds:Walk, turn 'Right' at node 0: wanted the reward as a finite number"):
+    with pytest.raises(NotFinite, match=r"worlds:Walk, turn 'Right' at node 0: wanted the reward.* as a finite number"):
         env.expand(0, ["Right"])
 
 

@@ -262,7 +262,7 @@ def _itself(wrapper: Any) -> Any:
 
 
 class Unknown(Nothing):
-    """For an unknown class: its wrappers are accepted while they hold no attributes."""
+    """For an unknown class: its wrappers are accepted while they hold no attributes but declared constants."""
 
     def read(self, wrapper: Any) -> Layer:
         """Return the shared layer."""
@@ -276,16 +276,18 @@ class Unknown(Nothing):
 
 
 def _refuse(wrapper: Wrapper) -> None:
-    """Raise SnapshotError where a wrapper of an unknown class has attributes, or cannot be undone."""
+    """Raise SnapshotError where a wrapper of an unknown class has attributes that may be state, or cannot be undone."""
     name = type(wrapper).__name__
     if type(wrapper).__module__.startswith("gymnasium.wrappers.") and name in REFUSED:
         raise SnapshotError(f"{name} cannot take part in snapshots: {REFUSED[name]}")
-    own = sorted(set(vars(wrapper)) - _PLAIN_ATTRIBUTES)
+    declared = getattr(wrapper, "snapshot_constants", ())
+    own = sorted(set(vars(wrapper)) - _PLAIN_ATTRIBUTES - set(declared))
     if own:
         raise SnapshotError(
             f"{name} is a wrapper that tsr_gym does not know, and it holds {', '.join(own)}, which may be "
             "state of the episode. Give it two methods: wrapper_state() returns that state as an immutable "
-            "value (None if it has none) and set_wrapper_state(state) restores it; or put it outside the search"
+            "value (None if it has none) and set_wrapper_state(state) restores it; or declare what never changes: "
+            f"{name}.snapshot_constants = {tuple(own)!r}; or put it outside the search"
         )
 
 

@@ -225,7 +225,7 @@ def _scribble(value: Any) -> None:
         for item in value:
             _scribble(item)
     elif isinstance(value, np.ndarray) and value.flags.writeable and value.dtype.kind in "biuf":
-        value[...] = value.dtype.type(1) - value
+        value[...] = ~value if value.dtype == np.bool_ else value.dtype.type(1) - value
 
 
 def the_seed_decides(trial: Trial) -> None:

@@ -1,5 +1,7 @@
 """FrozenLake for ordinary reinforcement learning: numbered actions, and observations as numbers, arrays or text."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -50,10 +52,15 @@ def tile_codes(state: FrozenLakeState) -> Codes:
     return codes.reshape(len(state.desc), -1)
 
 
+# As Gymnasium's FrozenLake reports it, a start is certain.
+FIRST_FACTS: Mapping[str, Any] = MappingProxyType({"prob": 1.0, "action_is_effective": False})
+
+
 class FrozenLakeDiscreteEnv(StateEnv[FrozenLakeState, Any, int]):
     """`FrozenLakeEnv` with one numbered action a step; `FrozenLakeEnv` documents it."""
 
     metadata = RENDERING
+    first_facts = FIRST_FACTS
 
     def __init__(self, settings: FrozenLakeSettings, *, render_mode: str | None = None) -> None:
         super().__init__(settings, limits=Limits(max_actions=settings.max_actions), render_mode=render_mode)
@@ -87,6 +94,13 @@ class FrozenLakeDiscreteEnv(StateEnv[FrozenLakeState, Any, int]):
         if self.settings.obs_type == "discrete":
             return state.position
         return as_array(tile_codes(state), self.settings.obs_type, TILES)
+
+    def action_masks(self) -> np.ndarray[Any, Any]:
+        """Return `[4]`, True for the actions that can change the position; all True where none can."""
+        state = self.state
+        choices = moves(state.desc, self._ice, self.settings.is_slippery)[state.position]
+        mask = np.array([any(place != state.position for _, place, *_ in choice.outcomes) for choice in choices])
+        return mask if mask.any() else ~mask
 
     def state_key(self, state: FrozenLakeState) -> bytes:
         """Return the bytes of map and position; a start cell counts as ice, because it is ice after the first draw."""

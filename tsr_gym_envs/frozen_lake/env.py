@@ -1,5 +1,6 @@
 """The FrozenLake text environment: rules, maps and observations put together."""
 
+from types import MappingProxyType
 from typing import Any
 
 import gymnasium as gym
@@ -83,6 +84,7 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
     """
 
     actions = ACTIONS
+    first_facts = MappingProxyType({"prob": 1.0})
     guide = Guide("tsr_gym.wrappers:FrozenLakeScore")
     model_forms = frozenset({"obs_type"})
     metadata = RENDERING

@@ -15,6 +15,7 @@ from tsr_gym_envs.batch_env import ALL, BatchEnv
 from tsr_gym_envs.columns import BatchStep, Column, Field
 from tsr_gym_envs.compiled import Bytes, Flags, Floats, Longs, Streams, below, njit, uniform
 from tsr_gym_envs.frozen_lake.discrete_env import (
+    FIRST_FACTS,
     GOAL,
     ICE,
     LETTER_CODES,
@@ -145,6 +146,8 @@ class FrozenLakeVectorEnv(BatchEnv):
     A new map costs as much as in a single environment. If the number of maps is fixed (`desc`, `map_name` or
     `num_levels`), all maps are made first, and new episodes begin in compiled code.
     """
+
+    first_facts = FIRST_FACTS
 
     def __init__(
         self,

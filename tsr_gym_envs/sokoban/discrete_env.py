@@ -1,5 +1,7 @@
 """Sokoban for ordinary reinforcement learning: numbered actions, and observations as tile codes, pictures or text."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -65,10 +67,14 @@ def tile_codes(state: SokobanState, shape: tuple[int, int]) -> Codes:
     return codes
 
 
+FIRST_FACTS: Mapping[str, Any] = MappingProxyType({"action_is_effective": False})
+
+
 class SokobanDiscreteEnv(StateEnv[SokobanState, Any, int]):
     """`SokobanEnv` with one numbered action a step; `SokobanEnv` documents it."""
 
     metadata = RENDERING
+    first_facts = FIRST_FACTS
     draws_noise = False
 
     def __init__(self, settings: SokobanSettings, *, render_mode: str | None = None) -> None:
@@ -104,6 +110,12 @@ class SokobanDiscreteEnv(StateEnv[SokobanState, Any, int]):
         if self._describe is not None:
             return self._describe(state)
         return as_array(tile_codes(state, self._shape), self.settings.obs_type, TILES)
+
+    def action_masks(self) -> np.ndarray[Any, Any]:
+        """Return `[4]`, True for the actions that change the position; all True where none does."""
+        state = self.state
+        mask = np.array([push(state, action) is not state for action in range(len(ACTIONS))])
+        return mask if mask.any() else ~mask
 
     def state_key(self, state: SokobanState) -> bytes:
         """Return the bytes of walls, goals, boxes and player."""

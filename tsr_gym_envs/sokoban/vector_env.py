@@ -18,6 +18,7 @@ from tsr_gym_envs.compiled import Bytes, Flags, Floats, Ints, Longs, Streams, be
 from tsr_gym_envs.sokoban.discrete_env import (
     BOX,
     BOX_ON_GOAL,
+    FIRST_FACTS,
     FLOOR,
     GOAL,
     PLAYER,
@@ -147,6 +148,8 @@ class SokobanVectorEnv(BatchEnv):
     >>> env.fork(0, 2).tolist()
     [1, 2]
     """
+
+    first_facts = FIRST_FACTS
 
     def __init__(
         self,

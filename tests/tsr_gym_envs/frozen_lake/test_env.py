@@ -353,3 +353,16 @@ def test_maps_of_another_size_are_refused():
 def test_a_number_of_maps_is_of_generated_ones_with_their_own_noise(settings):
     with pytest.raises(ConfigError, match="num_levels >= 1 of generated maps whose noise is separate"):
         array_lake(**{"num_levels": 3, **settings})
+
+
+def test_masks_leave_out_actions_that_cannot_move_the_player():
+    masks = {}
+    for slippery in (False, True):
+        env = gym.make("tsr/FrozenLake-v0", desc=["SF", "FG"], is_slippery=slippery, obs_type="discrete").unwrapped
+        env.reset(seed=1)
+        masks[slippery] = env.action_masks().tolist()
+        env.step(2), env.step(1)
+        if not slippery:
+            assert env.action_masks().all()
+    # Left, Down, Right, Up: on ice, left slips up or down, and up slips left or right.
+    assert masks == {False: [False, True, True, False], True: [True] * 4}

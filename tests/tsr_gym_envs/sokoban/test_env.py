@@ -260,7 +260,13 @@ def array_room(**settings):
 def test_codes_are_those_of_gym_sokoban():
     observation, info = array_room(level=RAGGED).reset(seed=1)
     assert (observation.tolist(), observation.dtype) == (CODES, np.uint8)
-    assert info == {"turns_left": None, "actions_left": 120, "success": False}
+    assert info == {"action_is_effective": False, "actions_left": 120, "success": False}
+
+
+def test_masks_leave_out_actions_without_effect():
+    env = array_room(level="######\n#@$. #\n######")
+    env.reset(seed=1)
+    assert env.unwrapped.action_masks().tolist() == [False, False, False, True]
 
 
 def test_a_step_pays_ends_and_informs_like_the_rules():
@@ -268,7 +274,7 @@ def test_a_step_pays_ends_and_informs_like_the_rules():
     env.reset(seed=1)
     observation, reward, terminated, truncated, info = env.step(2)
     assert (reward, terminated, truncated) == (-1.0, False, False)
-    assert info == {"action_is_effective": False, "turns_left": None, "actions_left": 2, "success": False}
+    assert info == {"action_is_effective": False, "actions_left": 2, "success": False}
     observation, reward, terminated, truncated, info = env.step(3)
     assert observation.tolist()[1] == [0, 1, 5, 3, 1, 0]
     assert (reward, terminated, truncated, info["success"]) == (10.0, True, False, True)
