@@ -234,7 +234,7 @@ def test_mistakes_are_refused(name):
         ({"autoreset_mode": "sometimes"}, "wanted autoreset_mode of"),
         ({"render_mode": "human"}, "wanted a render_mode"),
         ({"num_envs": 0}, "num_envs >= 1"),
-        ({"max_actions": 0}, "max_actions >= 1"),
+        ({"max_actions": 0}, "max_actions as a whole number >= 1"),
     ):
         with pytest.raises(ConfigError, match=message):
             batch(name, **settings)
