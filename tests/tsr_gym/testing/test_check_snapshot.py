@@ -132,6 +132,13 @@ def test_snapshots_are_exact_through_the_stack_of_a_search(game):
     check_snapshot(TreeSearchWrapper(score(AnswerFormat(gym.make(game)))), seeds=(0, 1))
 
 
+def test_observations_may_be_booleans():
+    def make():
+        return gym.wrappers.TransformObservation(Drift(), lambda position: position > 0, gym.spaces.MultiBinary(2))
+
+    check_snapshot(make(), factory=make, other_processes=False)
+
+
 def test_environments_are_made_again_from_their_spec_or_a_factory_of_the_same_stack():
     env = StickyAction(gym.make("tsr/FrozenLake-v0", max_episode_steps=3), 0.5)
     check_snapshot(env, seeds=(0,))
