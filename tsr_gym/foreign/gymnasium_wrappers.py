@@ -200,7 +200,8 @@ class Checker(Nothing):
 
     def write(self, wrapper: Any, layer: Layer) -> None:
         """Give a checker that saw no reset() an earlier result, which it compares the next step with."""
-        if wrapper._previous_data is None:
+        # Those of Gymnasium 1.2 compare nothing, and have no such attribute.
+        if vars(wrapper).get("_previous_data", ()) is None:
             # A value that shares no object with any result.
             wrapper._previous_data = (None, {})
 
