@@ -363,7 +363,7 @@ def model_digest(model: str) -> str:
 
     The embedded default model is decided by the environment and the version of the package, random play by its name.
     """
-    from tsr_gym.agents.runs.checkpoint import checkpoints
+    from tsr_gym.agents.runs.progress import checkpoints
 
     folder = Path(model_path(model))
     if not folder.is_dir():
