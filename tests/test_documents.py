@@ -16,6 +16,7 @@ import tyro
 
 from tests.conftest import ROOT
 from tsr_gym.agents import cli
+from tsr_gym.agents.cli import train as train_command
 from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.runs import check
 
@@ -140,7 +141,7 @@ def test_a_command_of_a_page_is_understood(page, given, monkeypatch):
 
 @pytest.mark.parametrize(("page", "given"), RUNS, ids=[f"{page}: {' '.join(given)}" for page, given in RUNS])
 def test_a_run_of_a_page_could_begin(page, given, cache, tmp_path, monkeypatch, capsys):
-    check_start = check.check_start
+    check_start = train_command.check_start
 
     def only_check(config: TrainConfig) -> None:
         check_start(config)
@@ -148,7 +149,7 @@ def test_a_run_of_a_page_could_begin(page, given, cache, tmp_path, monkeypatch, 
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TSR_GYM_CACHE", str(cache))
-    monkeypatch.setattr(check, "check_start", only_check)
+    monkeypatch.setattr(train_command, "check_start", only_check)
     if "--model" in given:
         # The model of the page is not here, and its card is not needed.
         at = given.index("--model")

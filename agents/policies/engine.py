@@ -205,3 +205,16 @@ def check_prompt(length: int, context: int) -> None:
             f"wanted a prompt of 1 to {context - 1} tokens, which leaves room for an answer in the model's context of "
             f"{context}, got {length}: shorten the history, or use another model"
         )
+
+
+def list_samples(
+    prompts: Sequence[Sequence[int]], seeds: Sequence[Sequence[int]], context: int
+) -> list[tuple[tuple[int, ...], int]]:
+    """Return a prompt and a seed per sample, in the order of `seeds`, after a check of the prompts.
+
+    Raises:
+        PromptTooLong: See `check_prompt`.
+    """
+    for prompt in prompts:
+        check_prompt(len(prompt), context)
+    return [(tuple(prompt), seed) for prompt, row in zip(prompts, seeds, strict=True) for seed in row]

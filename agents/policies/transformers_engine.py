@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from tsr_gym.agents.policies.engine import Capabilities, Completion, answer_limit, check_prompt
+from tsr_gym.agents.policies.engine import Capabilities, Completion, answer_limit, list_samples
 from tsr_gym.agents.policies.parameters import replace_parameters
 from tsr_gym.agents.policies.prefix_cache import (
     NOTHING,
@@ -93,9 +93,7 @@ class TransformersEngine:
     ) -> list[list[Completion]]:
         """Sample; see `Engine.generate`."""
         limit = answer_limit(self.max_tokens, max_tokens)
-        for prompt in prompts:
-            check_prompt(len(prompt), self.context)
-        samples = [(tuple(prompt), seed) for prompt, row in zip(prompts, seeds, strict=True) for seed in row]
+        samples = list_samples(prompts, seeds, self.context)
         done: list[Completion] = []
         self._aborted.clear()
         if self._cache is not None:

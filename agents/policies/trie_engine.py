@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tsr_gym.agents.policies.choose_engine import why_no_trie
-from tsr_gym.agents.policies.engine import Capabilities, Completion, answer_limit, check_prompt
+from tsr_gym.agents.policies.engine import Capabilities, Completion, answer_limit, list_samples
 from tsr_gym.agents.policies.parameters import WeightWatch, replace_parameters
 from tsr_gym.agents.policies.trie_kernels import (
     NONE,
@@ -103,9 +103,7 @@ class TrieEngine:
     ) -> list[list[Completion]]:
         """Sample; see `Engine.generate`."""
         limit = answer_limit(self.max_tokens, max_tokens)
-        for prompt in prompts:
-            check_prompt(len(prompt), self.context)
-        samples = [(tuple(prompt), seed) for prompt, row in zip(prompts, seeds, strict=True) for seed in row]
+        samples = list_samples(prompts, seeds, self.context)
         done: list[Completion] = []
         self._aborted.clear()
         with torch.inference_mode():

@@ -10,7 +10,7 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from time import time
+from time import time, time_ns
 from typing import Any, Literal, Protocol
 from uuid import uuid4
 
@@ -163,7 +163,8 @@ class Board:
     def __init__(self, folder: Path, *, purge_step: int) -> None:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
-        self.path = folder / f"events.out.tfevents.{int(time()):010d}.{platform.node()}.{os.getpid()}.{uuid4().hex}"
+        # TensorBoard reads files in the order of their names, also those of one second.
+        self.path = folder / f"events.out.tfevents.{time_ns()}.{platform.node()}.{os.getpid()}.{uuid4().hex}"
         with writing(self.path):
             folder.mkdir(parents=True, exist_ok=True)
             self._file = open(self.path, "wb")  # noqa: SIM115

@@ -67,7 +67,12 @@ REASONS = [
         "<search>a</search><answer>b</answer>",
         "wanted one search or one answer, got 2",
     ),
-    ("RetrievalQA", {"protocol": "verl"}, "<tool_call>{</tool_call>", "the search is no call of 'search' with a list"),
+    (
+        "RetrievalQA",
+        {"protocol": "verl"},
+        "<tool_call>{</tool_call>",
+        "the search is no call of 'search' with a list of texts as \"query_list\"",
+    ),
 ]
 
 

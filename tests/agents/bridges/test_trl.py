@@ -13,6 +13,7 @@ from tsr_gym.agents.bridges.trl import ADVANTAGES, env_reward, task_prompts, tsr
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
 from tsr_gym.agents.models.logprobs import token_logprobs
 from tsr_gym.agents.models.settings import ModelCard, ModelConfig
+from tsr_gym.agents.policies.trie_engine import TrieEngine
 
 MODEL = ModelConfig(max_tokens=5, prompt="plain")
 TASK = TaskConfig(env_set=("max_turns=3",))
@@ -125,14 +126,19 @@ def test_a_tree_with_fewer_leaves_than_a_group_is_filled_with_rows_that_train_no
     assert [any(own) for own in rows[ADVANTAGES]] == [True, True, False, False, False]
 
 
-def test_evaluation_plays_without_search_and_the_model_keeps_its_mode():
+def test_evaluation_plays_without_search_and_the_model_keeps_its_mode(monkeypatch):
     host = trainer(training=False)
     calls = []
+    generate = TrieEngine.generate
+
+    def counted(engine, prompts, *, seeds, **others):
+        calls.append(sum(map(len, seeds)))
+        return generate(engine, prompts, seeds=seeds, **others)
+
+    monkeypatch.setattr(TrieEngine, "generate", counted)
     rollout = ROLLOUT("beam(width=2, branching=3)")
-    generate = host.model.forward
-    host.model.forward = lambda *args, **kwargs: calls.append(kwargs["input_ids"].shape[0]) or generate(*args, **kwargs)
     rollout(repeated(3), host)
-    # Four episodes of plain play share their prompt, and a beam would ask for three candidates at each of two paths.
+    # Four episodes of plain play take four samples a turn, and a beam would take three at each of two paths.
     assert max(calls) <= 4
     assert not host.model.training
     training = trainer()

@@ -209,7 +209,6 @@ def test_environments_are_listed_with_what_they_need_and_a_room_can_be_played(ru
     ("args", "package"),
     [
         (("train", "sokoban"), "torch"),
-        (("train", "--resume", "runs/x"), "torch"),
         (("eval", "default"), "torch"),
         (("base-model", "sokoban", "--out", "model"), "torch"),
         (("report", "runs/x"), "matplotlib"),

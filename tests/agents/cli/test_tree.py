@@ -114,7 +114,7 @@ def test_where_a_replay_differs_is_said_and_is_status_1(capsys, played):
     lines[2] = json.dumps(json.loads(lines[2]) | {"reward": 5})
     played.write_text("\n".join(lines) + "\n")
     assert cli.main(["replay", str(played)]) == 1
-    assert "node 1 of 3 differs in its reward: saved 5, replayed -0.1" in capsys.readouterr().out
+    assert "node 1 of 3 differs in its reward: saved 5.0, replayed -0.1" in capsys.readouterr().out
     assert cli.main(["replay", str(played), "--json"]) == 1
     (found,) = json.loads(capsys.readouterr().out)
     assert (found["equal"], found["difference"]["field"]) == (1, "reward")

@@ -70,7 +70,7 @@ OVERLAP = {"overlap": True}
         ({"search": {"trajectories": 1}, "learn": {"algorithm": "grpo"}}, "grpo compares"),
         ({"lessons": {"filter": "top_p(.5)"}}, "wanted the filter as name"),
         ({"learn": {"objective": Objective(mismatch="truncate")}}, "wanted old_logprobs=learner, got sampler"),
-        ({"learn": {"lora_engine": "adapter"}}, "lora_rank >= 1, got tr"),
+        ({"learn": {"lora_engine": "adapter"}}, "lora_rank >= 1, got auto"),
         ({"model": {"history": "window"}}, r"wanted a history of full, markov or window\(k\), got 'window'"),
         ({"run": {"update_tokens": 100, "update_trajectories": 8}}, "update_tokens and update_trajectories both"),
         ({"run": {"update_trajectories": 8}}, "searches for ever: wanted total_tokens"),

@@ -69,7 +69,7 @@ def test_an_answer_is_as_long_as_configuration_and_card_both_allow(large, card, 
 
 
 def test_the_engine_stops_where_the_prompt_ends_answers_and_keeps_values_only_where_prompts_grow(small, large):
-    chat = ModelPlayer("sokoban", TaskConfig(), ModelConfig(), small).chat("", temperature=0.7)
+    chat = ModelPlayer("sokoban", TaskConfig(), ModelConfig(engine="transformers"), small).chat("", temperature=0.7)
     ends = [small.tokenizer.eos_token_id, small.tokenizer.convert_tokens_to_ids("</answer>")]
     assert (chat.engine._stop.tolist(), chat.engine.temperature) == (sorted(ends), 0.7)
     # Whether keys and values are kept shows in what is saved.

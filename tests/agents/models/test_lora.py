@@ -486,7 +486,7 @@ def test_an_adapter_has_the_matrices_alone_and_the_weights_beside_them_are_those
 
 @pytest.mark.parametrize("wrong", [{"rank": 0}, {"alpha": 0.0}, {"alpha": float("inf")}, {"alpha": float("nan")}])
 def test_numbers_that_are_impossible_are_refused(wrong):
-    with pytest.raises(ConfigError, match=r"wanted (rank >= 1|alpha > 0), got"):
+    with pytest.raises(ConfigError, match=r"wanted (rank .*>= 1|alpha > 0), got"):
         LoraSettings(**wrong)
 
 

@@ -282,7 +282,8 @@ def check_equal_runs(run, other):
     for name in ("metrics", "evaluations"):
         for line, expected in zip(records(run, name), records(other, name), strict=True):
             assert line.keys() == expected.keys()
-            for key, value in expected.items():
+            # Several processes sample by transformers, which saves fewer prompt tokens than the engine of one process.
+            for key, value in ((key, value) for key, value in expected.items() if key != "prompt_tokens_saved"):
                 assert line[key] == (pytest.approx(value, rel=1e-3, abs=1e-4) if isinstance(value, float) else value), (
                     key
                 )
