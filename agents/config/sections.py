@@ -46,7 +46,7 @@ class RunConfig:
     eval_every: int = 10
     """Evaluate every so many updates, and at the beginning and the end; 0 for these two only."""
     eval_instances: int = 256
-    """Held-out instances (paper: 256). Those that are equal up to symmetry are played once, and share the episode."""
+    """Held-out instances (paper: 256). Those with equal first states are played once, and share the episode."""
     eval_temperature: float = 0.5
     """Of sampling in evaluation (RAGEN)."""
     checkpoint_every: int = 10
