@@ -229,7 +229,7 @@ def test_a_node_shows_its_tokens_and_the_prompt_that_the_model_saw():
 def test_actions_observations_and_facts_of_any_kind_become_text():
     tree = Tree()
     tree.add(node(None, 0, shown=[1, 2]))
-    tree.add(node(0, 1, 3, info={"deep": {"a": (1, None)}}))
+    tree.add(node(0, 1, 3, info={"deep": {"a": (1, None)}, "odd": float("nan")}))
     assert describe_node(seen(tree), 0, spell=None, picture=None)["observation"] == "[1, 2]"
     shown = describe_node(seen(tree), 1, spell=None, picture=None)
     assert (shown["answer"], shown["info"]["deep"]) == ("3", '{"a": [1, null]}')
