@@ -39,6 +39,8 @@ ATOMS = (
 )
 ARRAYS = st.lists(st.integers(-9, 9), max_size=4).map(np.array)
 KEYS = st.text(max_size=3) | st.integers() | st.tuples(st.integers(), st.text(max_size=2))
+
+
 KEYS |= st.frozensets(st.integers(0, 3), max_size=2) | st.integers().map(Key)
 VALUES = st.recursive(
     ATOMS | ARRAYS,
@@ -72,26 +74,25 @@ def test_what_was_one_object_is_one_object_again(parts, picks):
     pool = [*parts, []]
     for pick in picks:
         pool.append([pool[pick % len(pool)], pool[(pick * 7) % len(pool)]])
-    made = thawed(frozen(pool))
-    flat, twins = reached(pool), reached(made)
+    flat, twins = lists_in(pool), lists_in(thawed(frozen(pool)))
     assert [flat.index(item) for item in flat] == [twins.index(item) for item in twins]
-    mutable = {item for item, cls in zip(flat, kinds(pool), strict=True) if cls in (list, dict, deque, np.ndarray)}
-    assert not mutable & set(twins)
+    assert not set(flat) & set(twins)
 
 
-def reached(value, identities=None):
+def lists_in(value, identities=None):
     """Return the identities of all lists in a value, in order, with repetitions."""
     identities = [] if identities is None else identities
     if type(value) is list:
         identities.append(id(value))
         if identities.count(id(value)) == 1:
             for item in value:
-                reached(item, identities)
+                lists_in(item, identities)
     return identities
 
 
-def kinds(value):
-    return [list] * len(reached(value))
+class Single:
+    def __deepcopy__(self, memo):
+        return self
 
 
 @pytest.mark.parametrize(
@@ -175,13 +176,23 @@ def test_an_object_that_copies_itself_does_so_and_finds_the_environment():
     assert made.data == [1]
 
 
-def test_objects_that_give_themselves_for_copies_are_refused_and_environments_inside_copied():
-    class Single:
-        def __deepcopy__(self, memo):
-            return self
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (threading.Lock(), "lock"),
+        ((number for number in range(3)), "generator"),
+        (np.zeros(4)[1:].data, "memoryview"),
+        (np.frombuffer(bytearray(b"abcd"), np.uint8), "memory that a memoryview owns"),
+        (Single(), "returns itself instead of a copy"),
+        (worlds.Resource(), "a Resource frees a resource"),
+    ],
+)
+def test_what_cannot_be_copied_is_refused_by_its_kind(value, why):
+    with pytest.raises(Uncopyable, match=why):
+        (kept if isinstance(value, worlds.Resource) else frozen)([value])
 
-    with pytest.raises(Uncopyable, match="returns itself instead of a copy"):
-        frozen([Single()])
+
+def test_environments_inside_are_copied():
     inner = gym.make("CartPole-v1").unwrapped
     inner.reset(seed=1)
     made = thawed(frozen({"inner": inner}))["inner"]
@@ -190,21 +201,7 @@ def test_objects_that_give_themselves_for_copies_are_refused_and_environments_in
     assert np.array_equal(made.step(1)[0], inner.step(1)[0])
 
 
-@pytest.mark.parametrize(
-    ("value", "why"),
-    [
-        (threading.Lock(), "lock"),
-        ((number for number in range(3)), "generator"),
-        (np.zeros(4)[1:].data, "memoryview"),
-        (np.frombuffer(bytearray(b"abcd"), np.uint8), "memory that a memoryview owns"),
-    ],
-)
-def test_what_cannot_be_copied_is_refused_by_its_kind(value, why):
-    with pytest.raises(Uncopyable, match=why):
-        frozen([value])
-
-
-def test_arrays_over_the_same_numbers_are_refused_and_layouts_kept():
+def test_views_are_kept_as_numbers_and_shared_memory_is_refused():
     whole = np.arange(6)
     with pytest.raises(Uncopyable, match="two arrays share memory"):
         frozen([whole, whole[2:]])
@@ -215,6 +212,13 @@ def test_arrays_over_the_same_numbers_are_refused_and_layouts_kept():
     array = np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1)
     assert thawed(frozen(array)).strides == array.strides
     assert through_bytes(array).strides == array.strides
+    whole = np.arange(6, dtype=np.int8)
+    record = kept({"left": whole[:4], "both": (whole[2:], [whole])})
+    whole[:] = 0
+    parts = Thawer({}).thawed(record)
+    assert parts["left"].tolist() == [0, 1, 2, 3]
+    assert parts["both"][0].tolist() == [2, 3, 4, 5]
+    assert parts["both"][1][0].dtype == np.int8
 
 
 def counter(start=0, log=None):
@@ -245,21 +249,7 @@ def test_functions_remember_what_they_remembered_and_share_what_they_shared():
     assert read()[:2] == (2, [1, 2])
 
 
-def test_a_function_that_knows_itself_or_the_environment_knows_the_new_one():
-    class Owner:
-        pass
-
-    owner, other = Owner(), Owner()
-
-    def countdown(number):
-        return owner if number == 0 else countdown(number - 1)
-
-    made = Thawer({Here.ENV: other}).thawed(Freezer({id(owner): Here.ENV}).frozen([countdown]))[0]
-    assert made(3) is other
-    assert countdown(3) is owner
-
-
-def test_functions_are_the_same_where_code_and_contents_are_and_methods_belong_to_copies():
+def test_functions_and_what_they_know_belong_to_copies():
     def made(held):
         return lambda: held
 
@@ -277,6 +267,18 @@ def test_functions_are_the_same_where_code_and_contents_are_and_methods_belong_t
     assert frozen(cached) is cached
     with pytest.raises(Uncopyable, match="returns itself instead of a copy"):
         frozen(functools.lru_cache(lambda number: number))
+
+    class Owner:
+        pass
+
+    owner, other = Owner(), Owner()
+
+    def countdown(number):
+        return owner if number == 0 else countdown(number - 1)
+
+    made = Thawer({Here.ENV: other}).thawed(Freezer({id(owner): Here.ENV}).frozen([countdown]))[0]
+    assert made(3) is other
+    assert countdown(3) is owner
 
 
 @functools.lru_cache
@@ -313,16 +315,6 @@ def test_a_kind_without_a_module_is_copied_or_refused_like_any_other():
         portable(frozen(plain))
 
 
-def test_views_into_the_same_memory_are_kept_as_numbers():
-    whole = np.arange(6, dtype=np.int8)
-    record = kept({"left": whole[:4], "both": (whole[2:], [whole])})
-    whole[:] = 0
-    thawed = Thawer({}).thawed(record)
-    assert thawed["left"].tolist() == [0, 1, 2, 3]
-    assert thawed["both"][0].tolist() == [2, 3, 4, 5]
-    assert thawed["both"][1][0].dtype == np.int8
-
-
 def test_a_tensor_is_kept_as_numbers_and_given_as_a_tensor():
     torch = pytest.importorskip("torch")
     tensor = torch.tensor([1.5, 2.0], requires_grad=True)
@@ -333,11 +325,6 @@ def test_a_tensor_is_kept_as_numbers_and_given_as_a_tensor():
     tensor[0] = 0
     assert other.tolist() == [1.5, 2.0]
     assert Thawer({}).thawed(record)[0].tolist() == [1.5, 2.0]
-
-
-def test_an_object_without_a_value_is_refused():
-    with pytest.raises(Uncopyable, match="a Resource frees a resource"):
-        kept({"turn": worlds.Resource()})
 
 
 HERE = frozenset({"tests"})
@@ -397,20 +384,7 @@ def test_sharing_goes_through_bytes_and_only_own_packages_are_found():
     assert through_bytes([int, float, defaultdict], frozenset()) == [int, float, defaultdict]
 
 
-def test_a_function_without_a_global_name_is_taken_from_the_environment():
-    def make():
-        return lambda: None
-
-    first, other = make(), make()
-    name = portable_attribute(frozen(first))
-    assert imported(name, HERE, other) is other
-    with pytest.raises(SnapshotError, match="every reset makes"):
-        imported(name, HERE, None)
-    with pytest.raises(SnapshotError, match="which another process cannot find by its name"):
-        portable(frozen([first]))
-
-
-def test_what_a_function_holds_goes_through_bytes_and_code_and_modules_do_not():
+def test_functions_go_through_bytes_with_what_they_hold_and_code_and_modules_do_not():
     def make(held):
         return lambda: held
 
@@ -422,6 +396,17 @@ def test_what_a_function_holds_goes_through_bytes_and_code_and_modules_do_not():
     assert imported(name, HERE, math) is math
     with pytest.raises(SnapshotError, match="refused"):
         imported(name, HERE, None)
+
+    def make():
+        return lambda: None
+
+    first, other = make(), make()
+    name = portable_attribute(frozen(first))
+    assert imported(name, HERE, other) is other
+    with pytest.raises(SnapshotError, match="every reset makes"):
+        imported(name, HERE, None)
+    with pytest.raises(SnapshotError, match="which another process cannot find by its name"):
+        portable(frozen([first]))
 
 
 def hostile(attributes):
@@ -501,7 +486,6 @@ print(play(env, {actions!r}), tsr_gym.snapshot(env).digest)
     ("make", "prepare"),
     [
         ("gym.make('CartPole-v1')", ""),
-        ("gym.make('Blackjack-v1')", ""),
         ("gym.make('FrozenLake-v1')", ""),
         ("tsr_gym.replayable(worlds.Locked())", ""),
         # Its reset makes an object with an unnamed function, so the restored environment must be reset first.
@@ -516,12 +500,6 @@ def test_a_snapshot_continues_equally_here_and_in_another_process(make, prepare)
     snap = snapshot(env)
     code = CHILD.format(make=make, prepare=prepare, data=snap.to_bytes().hex(), actions=actions)
     assert run_python(code, hash_seed="77").strip() == f"{play(env, actions)} {snapshot(env).digest}"
-
-
-def test_what_a_reset_makes_must_have_been_made():
-    env = worlds.ManyKinds()
-    env.reset(seed=1)
-    snap = Snapshot.from_bytes(snapshot(env).to_bytes())
-    with pytest.raises(SnapshotError, match=r"pure.*ManyKinds\.begin.*call reset\(\) first"):
-        restore(worlds.ManyKinds(), snap)
-    restore(env, snap)
+    if prepare:
+        with pytest.raises(SnapshotError, match=r"pure.*ManyKinds\.begin.*call reset\(\) first"):
+            restore(worlds.ManyKinds(), Snapshot.from_bytes(snap.to_bytes()))

@@ -43,13 +43,10 @@ def serialised(words, used=None, tail=b"\1\0\0\0\2\0\0\0"):
     return bytes(24) + struct.pack("<I", len(console)) + console + tail
 
 
-def test_the_reference_is_right():
-    # The value that the C++ standard specifies for the default seed.
-    assert reference(5489, 10000)[-1] == 4123659995
-
-
 @pytest.mark.parametrize("seed", [1, 5489, 1731038949])
 def test_a_frame_is_decided_by_every_second_number_of_the_twister(seed):
+    # The value that the C++ standard specifies for the default seed.
+    assert seed != 5489 or reference(seed, 10000)[-1] == 4123659995
     wanted = [number / 2**32 for number in reference(seed, 2000)[::2]]
     numbers, after = draws(seeded(seed), 700)
     assert (numbers.tolist(), draws(after, 300)[0].tolist()) == (wanted[:700], wanted[700:])
@@ -150,7 +147,7 @@ def made(name="one", mode="rgb_array"):
     return SimpleNamespace(render_mode=mode, mujoco_renderer=Renderer(name))
 
 
-def test_a_camera_comes_back_also_where_no_picture_was_drawn_yet():
+def test_a_camera_comes_back_and_others_are_left_alone():
     env = made()
     camera = env.mujoco_renderer._get_viewer("rgb_array").cam
     camera.lookat[:] = [1.0, 2.0, 3.0]
@@ -162,9 +159,6 @@ def test_a_camera_comes_back_also_where_no_picture_was_drawn_yet():
     for target in (env, made()):
         set_cameras(target, taken)
         assert cameras_of(target) == taken
-
-
-def test_the_camera_of_a_window_and_of_another_mode_is_left_alone():
     window = made(mode="human")
     window.mujoco_renderer._get_viewer("human")
     assert cameras_of(window) == ()
@@ -208,7 +202,7 @@ def imitation():
     )
 
 
-def test_results_outside_the_buffer_are_saved_and_those_in_the_arena_are_not():
+def test_results_outside_the_buffer_and_this_versions_counters_are_saved():
     data = imitation()
     arrays = _arrays_of(data)
     saved = b"".join(view.tobytes() for view in arrays.views)
@@ -217,9 +211,6 @@ def test_results_outside_the_buffer_are_saved_and_those_in_the_arena_are_not():
     assert len(saved) == data.energy.nbytes + data.solver_niter.nbytes + data.qpos.nbytes + data.qvel.nbytes
     arrays.views[0][:] = 0
     assert data.energy.tolist() == [0, 0]
-
-
-def test_counters_and_warnings_of_this_version_are_saved():
     data = imitation()
     arrays = _arrays_of(data)
     assert arrays.names == ("flg_energypos",)
@@ -268,15 +259,12 @@ def pair():
     return wrapper, twin
 
 
-def test_methods_and_closures_look_at_the_copied_stack_and_the_originals_at_theirs():
+def test_functions_of_a_copied_wrapper_look_at_the_copied_stack():
     wrapper, twin = pair()
     assert (twin.bound(), wrapper.bound()) == (50, 3)
     assert (twin.deeper()[0], wrapper.deeper()[0]) == (50.0, 3.0)
     assert (twin.recursive(2)[:2], wrapper.recursive(2)[:2]) == ((twin, 50), (wrapper, 3))
     assert (twin.indirect(), wrapper.indirect()) == ([twin, 50], [wrapper, 3])
-
-
-def test_functions_share_variables_with_each_other_only_and_others_are_left_alone():
     wrapper, twin = pair()
     assert [twin.recursive(0)[2], twin.again(), twin.recursive(1)[2]] == [1, 2, 4]
     assert wrapper.again() == 1
@@ -300,7 +288,7 @@ def test_what_a_class_leaves_out_of_its_copies_is_there_nevertheless():
     assert twin.bound.__self__ is twin
 
 
-def test_a_clone_shows_its_own_pictures():
+def test_a_clone_shows_its_own_pictures_and_draws_from_its_own_generator():
     env = AddRenderObservation(gym.make("CartPole-v1", render_mode="rgb_array"))
     env.reset(seed=1)
     twin = clone(env)
@@ -309,8 +297,6 @@ def test_a_clone_shows_its_own_pictures():
     assert np.array_equal(shown, twin.render())
     assert np.array_equal(shown, env.step(1)[0])
 
-
-def test_a_clones_functions_draw_from_its_own_generator():
     def noisy(env):
         return TransformObservation(env, lambda one: one + env.np_random.random(), None)
 

@@ -63,20 +63,6 @@ def test_a_table_that_is_replaced_makes_other_settings(name):
 
 
 @pytest.mark.parametrize("name", TABLED)
-def test_tables_never_change_while_an_environment_is_played(name):
-    env = gym.make(name).unwrapped
-    tables = tables_of(type(env))
-    before = {table: repr(np.asarray(vars(env)[table]).tolist()) for table in tables}
-    env.action_space.seed(0)
-    for seed in range(3):
-        env.reset(seed=seed)
-        for _ in range(50):
-            if env.step(env.action_space.sample())[2]:
-                break
-    assert {table: repr(np.asarray(vars(env)[table]).tolist()) for table in tables} == before
-
-
-@pytest.mark.parametrize("name", TABLED)
 def test_no_method_that_is_called_after_the_constructor_writes_to_a_table(name):
     cls = type(gym.make(name).unwrapped)
     tree = ast.parse(inspect.getsource(cls))
@@ -150,14 +136,9 @@ def test_a_snapshot_in_which_an_attribute_was_renamed_is_refused_and_changes_not
     with pytest.raises(SnapshotError, match=f"lacks {name}, which every {type(env.unwrapped).__name__} has"):
         restore(env, theirs)
     assert snapshot(env) == before
-
-
-def test_a_new_environment_refuses_what_lacks_an_attribute_that_it_was_made_with():
-    env = gym.make("CartPole-v1")
-    env.reset(seed=1)
-    theirs = renamed(snapshot(env), "tau", "renamed")
-    with pytest.raises(SnapshotError, match="lacks tau"):
-        restore(gym.make("CartPole-v1"), theirs)
+    if name == "gravity":
+        with pytest.raises(SnapshotError, match="lacks gravity"):
+            restore(gym.make(make), theirs)
 
 
 def test_means_of_rendering_that_were_made_elsewhere_are_no_loss():
@@ -171,7 +152,7 @@ def test_means_of_rendering_that_were_made_elsewhere_are_no_loss():
     assert other.position == env.position
 
 
-def test_what_an_episode_adds_comes_and_goes():
+def test_what_an_episode_adds_comes_and_goes_and_lasting_names_do_not():
     env = Grows()
     env.reset(seed=1)
     start = Snapshot.from_bytes(snapshot(env).to_bytes())
@@ -185,9 +166,6 @@ def test_what_an_episode_adds_comes_and_goes():
     new = Grows()
     restore(new, later)
     assert snapshot(new).digest == later.digest
-
-
-def test_lasting_names_are_those_of_a_new_environment_where_one_can_be_made():
     env = Grows()
     env.reset(seed=1)
     env.step(1)
@@ -236,43 +214,26 @@ def test_plain_classes_and_what_frees_something_are_known():
     assert not frees(type(number for number in ()))
 
 
-def surface():
-    return pygame.Surface((2, 2))
+def test_surfaces_and_clocks_are_means_of_rendering_and_positions_and_mixtures_are_state():
+    surface = pygame.Surface((2, 2))
+    for value in (surface, pygame.time.Clock()):
+        assert is_handle(value)
+        assert holds_handles([value, value])
+        assert holds_handles({"a": (value,)})
+        assert not is_state("anything", value)
+        assert not is_state("anything", [[value]])
+    for value in (pygame.Vector2(1, 2), pygame.Rect(1, 2, 3, 4), 3, None, [], [surface, 1], {}):
+        assert not holds_handles(value)
+        assert is_state("position", value)
 
 
-@pytest.mark.parametrize("value", [surface(), pygame.time.Clock()])
-def test_surfaces_and_clocks_are_means_of_rendering(value):
-    assert is_handle(value)
-    assert holds_handles([value, value])
-    assert holds_handles({"a": (value,)})
-    assert not is_state("anything", value)
-    assert not is_state("anything", [[value]])
-
-
-@pytest.mark.parametrize("value", [pygame.Vector2(1, 2), pygame.Rect(1, 2, 3, 4), 3, None, [], [surface(), 1], {}])
-def test_positions_and_mixtures_are_state(value):
-    assert not holds_handles(value)
-    assert is_state("position", value)
-
-
-@pytest.mark.parametrize("name", ["screen", "window_surface", "clock", "_viewer", "agent_img", "ice_crack_imgs"])
-def test_what_is_called_as_means_of_rendering_are_is_none_of_the_state_while_it_is_none(name):
-    assert names_handle(name)
-    assert not is_state(name, None)
-    assert is_state(name, 3)
-
-
-@pytest.mark.parametrize("name", ["state", "clockwise", "screened", "last_action", "surfaces_left"])
-def test_other_names_are_not_taken_for_it(name):
-    assert not names_handle(name)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["action_space", "observation_space", "spec", "metadata", "render_mode", "_np_random", "_ezpickle_args"],
-)
-def test_what_gymnasium_keeps_on_an_environment_is_no_state(name):
-    assert not is_state(name, (1, 2))
+def test_names_decide_whether_none_is_a_means_of_rendering_and_what_gymnasium_keeps_is_no_state():
+    for name in ("screen", "window_surface", "clock", "_viewer", "agent_img", "ice_crack_imgs"):
+        assert (names_handle(name), is_state(name, None), is_state(name, 3)) == (True, False, True)
+    for name in ("state", "clockwise", "screened", "last_action", "surfaces_left"):
+        assert not names_handle(name)
+    kept = "action_space", "observation_space", "spec", "metadata", "render_mode", "_np_random", "_ezpickle_args"
+    assert not any(is_state(name, (1, 2)) for name in kept)
 
 
 def test_a_spec_or_the_arguments_make_another_one_without_window_and_wrappers():
@@ -349,12 +310,8 @@ def test_a_verdict_is_made_once_for_each_object_and_dropped_with_it():
 
     thing_a, thing_b = Thing(), Thing()
     thing_a.name, thing_b.name = "one", "other"
-    assert [verdicts.of(thing, find) for thing in (thing_a, thing_b, thing_a, thing_b)] == [
-        "ONE",
-        "OTHER",
-        "ONE",
-        "OTHER",
-    ]
+    names = [verdicts.of(thing, find) for thing in (thing_a, thing_b, thing_a, thing_b)]
+    assert names == ["ONE", "OTHER", "ONE", "OTHER"]
     assert (examined, len(verdicts._verdicts)) == (["one", "other"], 2)
     del thing_a
     gc.collect()

@@ -184,28 +184,6 @@ class CountsMoves(Walk):
         return f"{super().observe(state)} Moves: {self.moves}."
 
 
-class ShowsThePast(PlainWrapper):
-    """A wrapper that shows the last observations and declares no state."""
-
-    def __init__(self, env):
-        super().__init__(env)
-        self._past = ()
-
-    def reset(self, *, seed=None, options=None):
-        observation, info = self.env.reset(seed=seed, options=options)
-        self._past = (observation,)
-        return observation, info
-
-    def step(self, action):
-        observation, *rest = self.env.step(action)
-        self._past = (*self._past[-2:], observation)
-        return "\n".join(self._past), *rest
-
-
-def hidden_history():
-    return ShowsThePast(Walk())
-
-
 class SumsRewards(gym.Wrapper):
     """A wrapper whose restore sets only a part of its state."""
 
@@ -328,24 +306,6 @@ class RollsTheModulesDice(Walk):
 
     def transition(self, state, action, rng):
         return super().transition(state, action, DICE)
-
-
-class Pawn:
-    def __init__(self, position, goal):
-        self.position = position
-        self.goal = goal
-
-
-class MovesAPawn(Walk):
-    """Has a state that is an ordinary object."""
-
-    def initial(self, rng, options):
-        return Pawn(*super().initial(rng, options))
-
-    def transition(self, state, action, rng):
-        step = super().transition(Place(state.position, state.goal), action, rng)
-        state.position = step.state.position
-        return step._replace(state=state)
 
 
 class SaysNothing(Walk):

@@ -211,9 +211,6 @@ class Echo(gym.Wrapper):
         self.last = None if state is None else list(state)
 
 
-WORDS = {"apple", "pear", "cherry", "plum", "quince", "fig", "lemon", "lime"}
-
-
 class ForgetsItsSpeed(Stated):
     def env_state(self):
         return self.position
@@ -241,21 +238,10 @@ class LendsItsList(Stated):
         self.position, self.velocity, self.trail = state
 
 
-class RollsElsewhere(Stated):
-    def step(self, action):
-        observation, _, *rest = super().step(action)
-        return observation, np.random.rand(), *rest  # noqa: NPY002
-
-
 class CopiesThatRollElsewhere(Drift):
     def step(self, action):
         observation, _, *rest = super().step(action)
         return observation, np.random.rand(), *rest  # noqa: NPY002
-
-
-class LooksAtTheClock(Stated):
-    def observe(self):
-        return np.array([self.position, time.time()])
 
 
 class SharesItsDice(Stated):
@@ -264,17 +250,6 @@ class SharesItsDice(Stated):
     def step(self, action):
         observation, _, *rest = super().step(action)
         return observation, self.dice.random(), *rest
-
-
-class CountsForAll(Stated):
-    """Counts steps in its class, so that all objects share the count."""
-
-    steps = 0
-
-    def step(self, action):
-        CountsForAll.steps += 1
-        observation, _, *rest = super().step(action)
-        return observation, float(CountsForAll.steps), *rest
 
 
 class GrowsOld(Drift):
@@ -297,30 +272,3 @@ class BringsItsDice(Drift):
     def step(self, action):
         observation, _, *rest = super().step(action)
         return observation, self.dice.random(), *rest
-
-
-class ListsASet(Drift):
-    def step(self, action):
-        *result, _ = super().step(action)
-        return *result, {"seen": ", ".join(WORDS)}
-
-
-class CountsSteps(gym.Wrapper):
-    """Has an attribute and does not declare it."""
-
-    def __init__(self, env):
-        super().__init__(env)
-        self.steps_so_far = 0
-
-
-class ForgetfulEcho(Echo):
-    def set_wrapper_state(self, state):
-        self.last = None
-
-
-def counted_steps():
-    return CountsSteps(Drift())
-
-
-def forgetful_echo():
-    return ForgetfulEcho(Stated())

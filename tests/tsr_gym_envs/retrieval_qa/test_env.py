@@ -1,9 +1,6 @@
 """The retrieval QA environment: turns and limits, what is shown and known, failures, snapshots, and real questions."""
 
 import json
-import os
-import subprocess
-import sys
 from functools import partial
 
 import gymnasium as gym
@@ -11,7 +8,7 @@ import numpy as np
 import pytest
 
 import tsr_gym
-from tests.conftest import ROOT, deep
+from tests.conftest import deep, run_python
 from tests.tsr_gym_envs.retrieval_qa import fakes
 from tests.tsr_gym_envs.retrieval_qa.fakes import QUESTIONS, BrokenRetriever, WordRetriever, at, qa
 from tsr_gym import ConfigError, InvalidCorpus, RetrievalFailed, SnapshotError
@@ -30,6 +27,8 @@ KEYS = {
     *("success", "turns_left", "actions_left", "question_id", "group", "golden_answers", "answer", "exact_match", "f1"),
     *("answer_correct", "searches", "retrieved", "answer_turn", "supporting_found", "supporting_recall"),
 }
+
+
 KEYS |= {"action_is_valid", "action_is_effective", "executed", "invalid_reason"}
 
 
@@ -82,11 +81,19 @@ def test_the_last_turn_never_searches(settings, last):
     assert env.state.turns[-1].kind == "late"
 
 
-def test_an_answer_in_the_last_turn_counts():
+def test_turns_without_an_action_and_answers_end_an_episode():
     env = at(0, max_turns=1)
     env.step(TOWN)
     _, reward, terminated, truncated, _ = env.step("<answer>Mayor Brand</answer>")
     assert (reward, terminated, truncated) == (1.0, True, False)
+    env = at(0, protocol="verl")
+    _, reward, terminated, _, info = env.step("Otto Brand")
+    assert (reward, terminated, info["action_is_valid"]) == (0.0, True, False)
+    env = at(0, protocol="verl")
+    call = '<tool_call>{"name": "search", "arguments": {"query_list": ["Ada Moor born", "Velden town"]}}</tool_call>'
+    observation, _, _, _, info = env.step(call)
+    assert observation.startswith("\n<tool_response>\n{")
+    assert (info["retrieved"], info["searches"], info["answer_turn"]) == ((("p0", "p1"),), 1, 1)
 
 
 @pytest.mark.parametrize("text", ["", "  ", "Otto Brand", "<search>town", "<answer>"])
@@ -101,17 +108,6 @@ def test_a_turn_that_asks_for_nothing_is_told_so_and_counts(text):
     assert (reward, terminated, truncated, info["turns_left"]) == (0.0, False, True, 0)
 
 
-def test_verl_searches_several_queries_and_ends_without_an_action():
-    env = at(0, protocol="verl")
-    _, reward, terminated, _, info = env.step("Otto Brand")
-    assert (reward, terminated, info["action_is_valid"]) == (0.0, True, False)
-    env = at(0, protocol="verl")
-    call = '<tool_call>{"name": "search", "arguments": {"query_list": ["Ada Moor born", "Velden town"]}}</tool_call>'
-    observation, _, _, _, info = env.step(call)
-    assert observation.startswith("\n<tool_response>\n{")
-    assert (info["retrieved"], info["searches"], info["answer_turn"]) == ((("p0", "p1"),), 1, 1)
-
-
 @pytest.mark.parametrize(
     ("number", "match", "queries", "turn"),
     [
@@ -123,6 +119,8 @@ def test_verl_searches_several_queries_and_ends_without_an_action():
         (1, "substring", ("town", "law"), 2),
         (1, "supporting", ("law",), 1),
         (2, "supporting", ("law",), None),
+        # A turn without a search counts.
+        (0, "boundary", ("", "town"), 2),
     ],
 )
 def test_the_first_turn_with_the_answer_is_known(number, match, queries, turn):
@@ -130,14 +128,7 @@ def test_the_first_turn_with_the_answer_is_known(number, match, queries, turn):
     for query in queries:
         _, _, _, _, info = env.step(f"<search>{query}</search>")
     assert info["answer_turn"] == turn
-
-
-def test_turns_without_a_search_count_and_recall_needs_named_passages():
-    env = at(0)
-    env.step("hm")
-    assert env.step(TOWN)[4]["answer_turn"] == 2
-    env = at(2)
-    assert env.step("<search>town</search>")[4]["supporting_recall"] is None
+    assert (info["supporting_recall"] is None) == (number == 2)
 
 
 @pytest.mark.parametrize(
@@ -154,15 +145,12 @@ def test_the_reward_is_a_keyword(reward, answer, earned):
     assert at(0, reward=reward).step(f"<answer>{answer}</answer>")[1] == pytest.approx(earned)
 
 
-def test_a_structured_episode_earns_the_whole_ladder():
+def test_rewards_grade_whole_and_truncated_episodes():
     for reward in ("format", "search-r1", "tree-grpo"):
         env = at(0, reward=reward)
         env.step(f"<think>a</think>{BORN}")
         env.step(f"<think>b</think> {TOWN}")
         assert env.step("<think>c</think>\n<answer>Otto Brand</answer> thanks")[1] == 1.0
-
-
-def test_a_truncated_episode_is_graded_as_it_was_published():
     earned = []
     for number in (2, 0):
         env = at(number, reward="search-r1-em", max_turns=1)
@@ -205,7 +193,7 @@ def test_options_choose_a_question_and_every_one_of_a_split_is_drawn():
     assert {env.reset(seed=seed)[1]["group"] for seed in range(20)} <= {("handmade", "q1"), ("other", "q0")}
 
 
-def test_a_failed_retrieval_leaves_the_episode_where_it_was():
+def test_a_failed_retrieval_leaves_the_episode_where_it_was_and_branches_search_once():
     retriever = BrokenRetriever()
     env = at(0, retriever=retriever)
     retriever.broken = False
@@ -221,9 +209,6 @@ def test_a_failed_retrieval_leaves_the_episode_where_it_was():
     assert (observation, info["turns_left"]) == (TOWN_SHOWN, 3)
     tsr_gym.restore(env, before)
     assert env.step(TOWN)[0] == TOWN_SHOWN
-
-
-def test_clones_and_branches_search_once():
     retriever = WordRetriever()
     env = at(0, retriever=retriever)
     start = tsr_gym.snapshot(env)
@@ -333,7 +318,6 @@ PRESETS = [
     )
 ]
 
-
 WORLDS = [*PRESETS, make]
 NAMES = ["search-r1", "skyrl", "verl", "generated"]
 
@@ -376,14 +360,6 @@ def test_impossible_settings_are_refused_by_name(settings, message):
         qa(**settings)
 
 
-def test_a_retriever_is_named_by_its_module():
-    env = make(QUESTIONS, retriever=f"{fakes.__name__}:WordRetriever")
-    assert isinstance(env.searches.retriever, WordRetriever)
-    corpus = [("p9", "T", "town")]
-    env = make(QUESTIONS, corpus, retriever=f"{fakes.__name__}:WordRetriever")
-    assert env.searches.retriever.corpus == corpus
-
-
 def write_page(folder):
     """Write the page's corpus and questions in Search-R1's schema."""
     with open(folder / "corpus.jsonl", "w") as file:
@@ -400,7 +376,7 @@ def write_page(folder):
     return {"questions": str(folder / "questions.jsonl"), "corpus": str(folder / "corpus.jsonl")}
 
 
-def test_files_are_all_it_needs(tmp_path):
+def test_files_or_a_named_retriever_are_all_it_needs(tmp_path):
     env = gym.make("tsr/RetrievalQA-v0", **write_page(tmp_path), protocol="search-r1", max_turns=4, top_k=1)
     observation, info = env.reset(options={"question_id": "q0", "data_source": "handmade"})
     assert (observation, info["supporting_recall"]) == (ASKED, 0.0)
@@ -409,6 +385,11 @@ def test_files_are_all_it_needs(tmp_path):
     check_snapshot(env, seeds=(0,), steps=4)
     with pytest.raises(InvalidCorpus):
         gym.make("tsr/RetrievalQA-v0", questions=str(tmp_path / "none"), corpus=str(tmp_path / "corpus.jsonl"))
+    env = make(QUESTIONS, retriever=f"{fakes.__name__}:WordRetriever")
+    assert isinstance(env.searches.retriever, WordRetriever)
+    corpus = [("p9", "T", "town")]
+    env = make(QUESTIONS, corpus, retriever=f"{fakes.__name__}:WordRetriever")
+    assert env.searches.retriever.corpus == corpus
 
 
 def real(shared, **settings):
@@ -436,7 +417,7 @@ def test_real_questions_keep_the_contract(shared):
     play_random_text(env, 10)
 
 
-def test_the_default_is_a_world_whose_questions_their_decomposition_answers():
+def test_the_default_is_a_world_whose_questions_their_decomposition_answers_and_splits_are_apart():
     env = gym.make("tsr/RetrievalQA-v0", reward="format").unwrapped
     recalls = []
     for seed in range(60):
@@ -449,9 +430,6 @@ def test_the_default_is_a_world_whose_questions_their_decomposition_answers():
         assert (reward, info["success"]) == (1.0, True)
         recalls.append(info["supporting_recall"])
     assert np.mean(recalls) > 0.85
-
-
-def test_splits_of_the_default_share_no_question():
     groups = [{question.group for question in _drawn(split)} for split in ("train", "valid", "test")]
     assert all(groups)
     assert len(set.union(*groups)) == sum(map(len, groups))
@@ -483,17 +461,5 @@ print(digest(tuple(shots)), len(shots))
 
 
 def test_processes_with_other_hash_seeds_play_the_same_episodes():
-    outputs = set()
-    for hash_seed in ("1", "20"):
-        done = subprocess.run(
-            [sys.executable, "-c", EPISODES],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        outputs.add(done.stdout)
-    (output,) = outputs
+    (output,) = {run_python(EPISODES, hash_seed=hash_seed) for hash_seed in ("1", "20")}
     assert int(output.split()[1]) > 30

@@ -43,7 +43,7 @@ def ask(url, **asked):
     return httpx.post(f"{url}/retrieve", json=asked)
 
 
-def test_several_queries_with_scores_as_search_r1_asks(url, index):
+def test_queries_are_answered_as_search_r1_and_skyrl_ask(url, index):
     answer = ask(url, queries=["blue", "pines", "zebra"], topk=3, return_scores=True)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     found = BM25Retriever(index).retrieve(["blue", "pines", "zebra"], 3)
@@ -54,9 +54,6 @@ def test_several_queries_with_scores_as_search_r1_asks(url, index):
         ]
     }
     assert [len(hits) for hits in answer.json()["result"]] == [3, 1, 0]
-
-
-def test_one_query_as_skyrl_asks_and_documents_without_scores(url):
     (hits,) = ask(url, query="pines", topk=3, return_scores=True).json()["result"]
     assert [hit["document"] for hit in hits] == [{"id": "wood", "contents": CONTENTS["wood"]}]
     assert ask(url, query="pines").json() == {"result": [[{"id": "wood", "contents": CONTENTS["wood"]}]]}
@@ -81,7 +78,6 @@ def test_no_text_is_an_error(url, query):
     ("status", "body", "message"),
     [
         (400, b"", "wanted a JSON object"),
-        (400, b"queries=blue", "wanted a JSON object"),
         (400, b'{"query": "blue"', "wanted a JSON object"),
         (400, b"\xff\xfe\x00", "wanted a JSON object"),
         (400, b"[" * 1900, "wanted a JSON object"),
@@ -89,7 +85,6 @@ def test_no_text_is_an_error(url, query):
         (422, b"{}", 'either "query", a text, or "queries"'),
         (422, b'{"query": "a", "queries": ["b"]}', 'either "query", a text, or "queries"'),
         (422, b'{"query": 5}', 'either "query", a text, or "queries"'),
-        (422, b'{"queries": "blue"}', 'either "query", a text, or "queries"'),
         (422, b'{"queries": ["blue", null]}', 'either "query", a text, or "queries"'),
         (422, b'{"query": "a", "topk": 0}', '"topk" from 1 to 5, or null for 2, got 0'),
         (422, b'{"query": "a", "topk": 6}', '"topk" from 1 to 5, or null for 2, got 6'),
@@ -103,7 +98,7 @@ def test_no_text_is_an_error(url, query):
         (422, json.dumps({"queries": ["a", "x" * 1001]}).encode(), "queries of at most 1000 characters"),
         (413, b" " * 2001, "at most 2000 bytes"),
     ],
-    ids=range(22),
+    ids=range(20),
 )
 def test_what_cannot_be_answered_is_refused_and_said_why(url, status, body, message):
     answer = httpx.post(f"{url}/retrieve", content=body)
@@ -148,7 +143,7 @@ def test_a_search_that_fails_is_no_empty_answer(error, status, message):
     assert "tsr_retrieval_errors_total 1" in counts
 
 
-def test_metrics_count_requests_queries_and_seconds(index):
+def test_metrics_count_requests_queries_and_seconds_up_to_each_bound(index):
     with serving(retrieval_app(BM25Retriever(index), limits=LIMITS)) as url:
         for asked in ({"query": "blue"}, {"queries": ["a", "b", "c"]}, {"query": 1}):
             ask(url, **asked)
@@ -165,6 +160,11 @@ def test_metrics_count_requests_queries_and_seconds(index):
     ):
         assert line in lines
     assert answer.text.endswith("\n")
+    metrics = Metrics()
+    for seconds in (0.0, BUCKETS_S[0], BUCKETS_S[0] * 1.01, 99.0):
+        metrics.count(200, 1, seconds)
+    counts = [int(count) for count in re.findall(r"_bucket{le=.*} (\d+)", metrics.text())]
+    assert counts == [2] + [3] * (len(BUCKETS_S) - 1) + [4]
 
 
 def test_a_client_that_leaves_is_no_error_of_the_server(index, caplog):
@@ -177,14 +177,6 @@ def test_a_client_that_leaves_is_no_error_of_the_server(index, caplog):
     assert 'tsr_retrieval_requests_total{status="499"} 1' in counts
     assert "tsr_retrieval_errors_total 0" in counts
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
-
-
-def test_the_histogram_is_cumulative_and_its_bounds_are_included():
-    metrics = Metrics()
-    for seconds in (0.0, BUCKETS_S[0], BUCKETS_S[0] * 1.01, 99.0):
-        metrics.count(200, 1, seconds)
-    counts = [int(count) for count in re.findall(r"_bucket{le=.*} (\d+)", metrics.text())]
-    assert counts == [2] + [3] * (len(BUCKETS_S) - 1) + [4]
 
 
 def test_200_clients_at_once_get_every_answer_right(shared, golden, tmp_path):
@@ -276,7 +268,7 @@ def test_an_address_with_a_path_is_taken_as_it_is(given, asked):
     assert [path for _, path, _ in script.asked] == asked
 
 
-def test_documents_are_read_in_every_published_form():
+def test_documents_are_read_in_every_published_form_and_no_document_is_an_answer():
     documents = [
         {"id": "1", "contents": '"Oslo"\nA city.'},
         {"id": 2, "contents": '"Oslo"\nA city.', "title": "let alone", "text": "let alone"},
@@ -286,24 +278,17 @@ def test_documents_are_read_in_every_published_form():
     with scripted(answering({"result": [hits], "more": 1})) as (url, _):
         found = quick(url).retrieve(["oslo"], 3)
     assert found == [[Passage(name, "Oslo", "A city.", 1.5) for name in ("1", "2", "3")]]
-
-
-def test_nothing_found_is_an_answer():
     with scripted(answering({"result": [[], [OSLO]]})) as (url, _):
         assert [len(passages) for passages in quick(url).retrieve(["zebra", "oslo"], 3)] == [0, 1]
 
 
 BAD = {
     "no JSON": b"not json",
-    "half of it": b'{"result": [[{"docu',
     "empty": b"",
-    "a page": b"<html><body>Sign in</body></html>",
     "no text": b"\xff\xfe\x00",
     "deep": b"[" * 100_000,
     "null": None,
-    "a list": [[OSLO]],
     "no result": {"results": [[OSLO]]},
-    "an error": {"detail": "index not loaded"},
     "result null": {"result": None},
     "no list at all": {"result": []},
     "a list too many": {"result": [[OSLO], [OSLO]]},
@@ -314,7 +299,6 @@ BAD = {
     "no document": {"result": [[{"score": 1.0}]]},
     "document null": {"result": [[{"document": None, "score": 1.0}]]},
     "no score": {"result": [[{"document": OSLO["document"]}]]},
-    "documents alone": {"result": [[OSLO["document"]]]},
     "score of text": {"result": [[{**OSLO, "score": "high"}]]},
     "score not a number": b'{"result": [[{"document": {"id": "1", "contents": "x"}, "score": NaN}]]}',
     "score without end": b'{"result": [[{"document": {"id": "1", "contents": "x"}, "score": 1e999}]]}',
@@ -335,7 +319,7 @@ def test_an_answer_that_is_not_what_was_asked_for_is_an_error_at_once(reply):
         assert sum(method == "POST" for method, _, _ in script.asked) == 1
 
 
-@pytest.mark.parametrize("status", [201, 204, 301, 302, 400, 401, 403, 404, 413, 422, 501])
+@pytest.mark.parametrize("status", [201, 204, 302, 401, 404, 501])
 def test_any_other_status_is_an_error_at_once(status):
     reply = b"" if status == 204 else b"<html>sorry</html>"
     with scripted(answering(reply, status, {"location": "http://127.0.0.1:1/"})) as (url, script):
@@ -344,7 +328,7 @@ def test_any_other_status_is_an_error_at_once(status):
         assert sum(method == "POST" for method, _, _ in script.asked) == 1
 
 
-@pytest.mark.parametrize("trouble", [429, 500, 502, 503, 504, "hangs up", "half an answer"])
+@pytest.mark.parametrize("trouble", [429, 503, 504, "hangs up", "half an answer"])
 def test_what_may_pass_is_tried_again_and_then_an_error(trouble):
     times = {"failing": 2}
 
@@ -369,11 +353,18 @@ def test_what_may_pass_is_tried_again_and_then_an_error(trouble):
         assert sum(method == "POST" for method, _, _ in script.asked) == 6
 
 
-def test_tries_are_spaced_ever_further_apart():
+def test_tries_are_spaced_ever_further_apart_and_end():
     began = time.monotonic()
     with scripted(answering(b"", 503)) as (url, _), pytest.raises(RetrievalFailed):
         quick(url, backoff_s=0.1, max_retries=2).retrieve(["oslo"], 3)
     assert time.monotonic() - began >= 0.1 + 0.2
+    with (
+        scripted(answering({"result": [[OSLO]] * 10_000})) as (url, _),
+        pytest.raises(RetrievalFailed, match="longer than"),
+    ):
+        quick(url, max_reply_bytes=10_000).retrieve(["oslo"], 3)
+    with pytest.raises(RetrievalFailed, match=r"no answer after 2 tries in .* ConnectError"):
+        quick("http://127.0.0.1:1", max_retries=1).retrieve(["oslo"], 3)
 
 
 @pytest.mark.parametrize("how", ["silent", "dribbling"])
@@ -396,16 +387,6 @@ def test_a_server_that_is_too_slow_is_given_up(how):
         assert time.monotonic() - began < 5
 
 
-def test_an_endless_answer_and_a_missing_server_are_errors():
-    with (
-        scripted(answering({"result": [[OSLO]] * 10_000})) as (url, _),
-        pytest.raises(RetrievalFailed, match="longer than"),
-    ):
-        quick(url, max_reply_bytes=10_000).retrieve(["oslo"], 3)
-    with pytest.raises(RetrievalFailed, match=r"no answer after 2 tries in .* ConnectError"):
-        quick("http://127.0.0.1:1", max_retries=1).retrieve(["oslo"], 3)
-
-
 @pytest.mark.parametrize(
     ("url", "settings"),
     [
@@ -423,7 +404,7 @@ def test_impossible_settings_are_refused_at_once(url, settings):
         HttpRetriever(url, **settings)
 
 
-def test_the_digest_is_the_indexs_where_the_server_tells_it_and_else_the_address():
+def test_the_digest_is_the_servers_or_the_address_and_may_not_change():
     with scripted(results_for) as (url, _):
         by_address = [quick(url), quick(f"{url}/retrieve"), quick(url, dialect="single"), quick(f"{url}/other")]
         digests = [retriever.digest for retriever in by_address]
@@ -431,9 +412,6 @@ def test_the_digest_is_the_indexs_where_the_server_tells_it_and_else_the_address
     told = lambda *_: (200, {"X-Index-Digest": "abc"}, b"{}")  # noqa: E731
     with scripted(told) as (one, _), scripted(told) as (two, _):
         assert quick(one).digest == quick(two).digest == "abc"
-
-
-def test_an_index_that_changes_behind_the_server_is_an_error():
     digest = {"now": "before"}
 
     def answer(method, path, body):

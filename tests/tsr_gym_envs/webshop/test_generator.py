@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from collections import Counter
 from itertools import combinations, islice
 from math import prod
@@ -15,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import ROOT
+from tests.conftest import run_python
 from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
 from tsr_gym_envs.webshop.generator import generate, write_catalogue
 from tsr_gym_envs.webshop.generator.products import shown_options
@@ -46,7 +44,7 @@ def test_draws_depend_on_what_they_are_for_and_streams_continue():
     assert len({draws.below(10**12) for _ in range(3 * BLOCK)}) == 3 * BLOCK
 
 
-def test_samples_hold_no_value_twice_and_all_values_equally_often():
+def test_samples_hold_no_value_twice_and_early_values_are_more_frequent_where_asked_for():
     draws, counts = Draws("sample"), Counter()
     for _ in range(4000):
         drawn = draws.sample(range(5), 2)
@@ -54,9 +52,6 @@ def test_samples_hold_no_value_twice_and_all_values_equally_often():
         counts.update(drawn)
     assert all(abs(count / 1600 - 1) < 0.1 for count in counts.values())
     assert sorted(draws.sample("abc", 7)) == ["a", "b", "c"]
-
-
-def test_early_values_are_drawn_more_often_where_that_is_asked_for():
     draws = Draws("early")
     counts = Counter(value for _ in range(4000) for value in draws.sample_early(range(4), 1))
     # The square of a unit is below 1/4 half of the time.
@@ -119,25 +114,6 @@ def test_categories_have_their_shares_and_kinds_their_queries():
     assert all(sum(len(family.kinds) for family in category.families) >= 30 for category in vocabulary().categories)
 
 
-@pytest.mark.parametrize(("family", "kind"), KINDS, ids=[kind.query for _, kind in KINDS])
-def test_every_sentence_of_a_kind_can_be_filled_in(family, kind):
-    defined = WORDS | {name for name, _, _ in family.numbers}
-    says = [text for attribute in kind.attributes for text in attribute.says]
-    values = [value for _, source in kind.options for value in source.values]
-    for template in [*kind.details, *family.intro, *family.says, *says, *values, *vocabulary().closing]:
-        assert names(template) <= defined, template
-
-
-@pytest.mark.parametrize(("family", "kind"), KINDS, ids=[kind.query for _, kind in KINDS])
-def test_a_kind_has_nouns_styles_and_attributes_enough(family, kind):
-    assert len(kind.nouns) >= 2
-    assert all(len(fitting_styles(kind, noun)) >= 2 for noun in kind.nouns)
-    assert len(kind.attributes) >= 6
-    assert all(" " in text and text.endswith((".", "?", "!")) for text in (*family.intro, *family.says))
-    # Headwords are what bullets may begin with.
-    assert all(": " in text for text in family.says)
-
-
 def test_attributes_occur_in_sentences_that_contain_their_words():
     attributes = {attribute for _, kind in KINDS for attribute in kind.attributes}
     assert {attribute.role for attribute in attributes} == set(ROLES)
@@ -150,19 +126,30 @@ def test_attributes_occur_in_sentences_that_contain_their_words():
         assert attribute.words in attribute.rivals or not attribute.rivals
 
 
-def test_option_values_can_be_clicked():
+def test_every_sentence_of_a_kind_can_be_filled_in_and_it_has_enough_of_each():
+    for family, kind in KINDS:
+        defined = WORDS | {name for name, _, _ in family.numbers}
+        says = [text for attribute in kind.attributes for text in attribute.says]
+        values = [value for _, source in kind.options for value in source.values]
+        for template in [*kind.details, *family.intro, *family.says, *says, *values, *vocabulary().closing]:
+            assert names(template) <= defined, template
+        assert len(kind.nouns) >= 2
+        assert all(len(fitting_styles(kind, noun)) >= 2 for noun in kind.nouns)
+        assert len(kind.attributes) >= 6
+        assert all(" " in text and text.endswith((".", "?", "!")) for text in (*family.intro, *family.says))
+        # Headwords are what bullets may begin with.
+        assert all(": " in text for text in family.says)
+
+
+def test_option_values_differ_and_can_be_clicked_and_instructions_begin_in_thirty_ways():
     for _, kind in KINDS:
+        values = [value.lower() for _, source in kind.options for value in source.values]
+        assert len(set(values)) == len(values), kind.query
         for name, source in kind.options:
             (values,) = shown_options({name: list(source.values)}).values()
             assert len(set(values)) == len(values)
             assert not set(values) & set(BUTTONS)
             assert not any(letter in value for value in values for letter in "[]\n")
-
-
-def test_options_of_a_kind_differ_and_instructions_begin_in_thirty_ways():
-    for _, kind in KINDS:
-        values = [value.lower() for _, source in kind.options for value in source.values]
-        assert len(set(values)) == len(values), kind.query
     assert len(set(vocabulary().openers)) >= 30
     for request in vocabulary().requests:
         assert {"thing", "that", "options"} <= names(request) <= {"thing", "that", "options", "it"}
@@ -196,10 +183,7 @@ def options(records):
 
 def raw(groups):
     """Return the values of each option group of an item."""
-    return {
-        name: None if contents is None else [content["value"] for content in contents]
-        for name, contents in groups.items()
-    }
+    return {name: contents and [content["value"] for content in contents] for name, contents in groups.items()}
 
 
 def share(records):
@@ -232,11 +216,18 @@ def test_products_do_not_depend_on_the_hashes_of_a_process(records):
         "print(json.dumps([list(record) for record in generate(40, 0)]))"
     )
     for seed in ("0", "1"):
-        env = {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True, env=env, cwd=ROOT
-        )
-        assert json.loads(done.stdout) == json.loads(json.dumps([list(record) for record in records[:40]]))
+        done = run_python(code, hash_seed=seed)
+        assert json.loads(done) == json.loads(json.dumps([list(record) for record in records[:40]]))
+
+
+def test_titles_name_a_noun_of_their_kind_and_products_come_in_lines_of_near_duplicates(records):
+    nouns = {kind.query: kind.nouns for _, kind in KINDS}
+    for record in records:
+        assert any(noun in record.item["name"] for noun in nouns[record.item["query"]])
+        assert 10 < len(record.item["name"]) <= 220
+    heads = Counter((record.item["query"], record.item["name"].split(" ")[0]) for record in records)
+    in_lines = sum(count for count in heads.values() if count > 1)
+    assert 0.3 < in_lines / len(records) < 0.7
 
 
 def test_shares_are_near_those_of_the_real_small_set(records, options):
@@ -245,9 +236,8 @@ def test_shares_are_near_those_of_the_real_small_set(records, options):
     assert share(item["pricing"] == "" for item in items) == near(0.089, abs=0.02)
     assert share(item["pricing"].count("$") == 2 for item in items) == near(0.093, abs=0.02)
     assert share(item["full_description"] == "" for item in items) == near(0.301, abs=0.04)
-    assert share("" in item["small_description"] for item in items if item["small_description"] != "") == near(
-        0.07, abs=0.02
-    )
+    described = [item["small_description"] for item in items if item["small_description"] != ""]
+    assert share("" in description for description in described) == near(0.07, abs=0.02)
     assert share(item["product_category"] == "" for item in items) == near(0.022, abs=0.01)
     assert share(isinstance(item["small_description"], str) for item in items) == near(0.016, abs=0.01)
     assert share(record.entry["attributes"] == [] for record in records) == near(0.185, abs=0.04)
@@ -314,25 +304,7 @@ def test_people_ask_for_attributes_and_options_that_the_product_has(records, opt
             assert value in note["instruction"]
 
 
-def test_products_come_in_lines_of_near_duplicates(records):
-    heads = Counter((record.item["query"], record.item["name"].split(" ")[0]) for record in records)
-    in_lines = sum(count for count in heads.values() if count > 1)
-    assert 0.3 < in_lines / len(records) < 0.7
-
-
-def test_titles_name_the_product_by_a_noun_of_its_kind(records):
-    nouns = {
-        kind.query: kind.nouns
-        for category in vocabulary().categories
-        for family in category.families
-        for kind in family.kinds
-    }
-    for record in records:
-        assert any(noun in record.item["name"] for noun in nouns[record.item["query"]])
-        assert 10 < len(record.item["name"]) <= 220
-
-
-def test_the_three_files_hold_the_records(tmp_path):
+def test_the_three_files_hold_the_records_and_are_replaced(tmp_path):
     paths = write_catalogue(tmp_path / "new" / "folder", 120, 3)
     records = list(generate(120, 3))
     items, entries, notes = (json.loads(path.read_text(encoding="utf-8")) for path in paths)
@@ -340,9 +312,6 @@ def test_the_three_files_hold_the_records(tmp_path):
     assert items == [record.item for record in records]
     assert entries == {record.item["asin"]: record.entry for record in records}
     assert notes == {record.item["asin"]: record.annotations for record in records if record.annotations}
-
-
-def test_files_are_replaced_and_progress_reported(tmp_path):
     write_catalogue(tmp_path, 50, 0)
     items, _, _ = write_catalogue(tmp_path, 0, 0)
     assert json.loads(items.read_text(encoding="utf-8")) == []

@@ -110,13 +110,10 @@ def test_what_is_no_list_is_refused(path, text, message):
         list(read_items(path))
 
 
-def test_keys_are_texts(path):
+def test_keys_are_texts_and_other_bytes_are_refused(path, tmp_path):
     path.write_text("{1: 2}", encoding="utf-8")
     with pytest.raises(InvalidCatalogue, match="wanted a key in quotes, got 1"):
         list(read_entries(path))
-
-
-def test_bytes_that_are_no_text_are_refused(path, tmp_path):
     path.write_bytes(b'["a", "\xff"]')
     with pytest.raises(InvalidCatalogue, match="not UTF-8"):
         list(read_items(path))
@@ -124,7 +121,12 @@ def test_bytes_that_are_no_text_are_refused(path, tmp_path):
         list(read_items(tmp_path / "gone.json"))
 
 
-def test_a_value_without_end_is_not_read_to_the_end_of_the_file(path, monkeypatch):
+def test_progress_counts_bytes_and_a_value_without_end_is_not_read_to_the_end_of_the_file(path, chunk, monkeypatch):
+    path.write_text(json.dumps(["\u2603" * 50] * 40, ensure_ascii=False), encoding="utf-8")
+    seen = []
+    list(read_items(path, lambda done, size: seen.append((done, size))))
+    size = path.stat().st_size
+    assert (seen[-1], seen) == ((size, size), sorted(seen))
     monkeypatch.setattr(original_files, "_CHUNK", 100)
     monkeypatch.setattr(original_files, "MAX_VALUE", 1000)
     path.write_text('[1, "' + "x" * 1_000_000, encoding="utf-8")
@@ -132,14 +134,6 @@ def test_a_value_without_end_is_not_read_to_the_end_of_the_file(path, monkeypatc
     with pytest.raises(InvalidCatalogue):
         list(read_items(path, lambda done, size: seen.append(done)))
     assert max(seen) < 100_000
-
-
-def test_progress_counts_the_bytes_of_the_file(path, chunk):
-    path.write_text(json.dumps(["\u2603" * 50] * 40, ensure_ascii=False), encoding="utf-8")
-    seen = []
-    list(read_items(path, lambda done, size: seen.append((done, size))))
-    size = path.stat().st_size
-    assert (seen[-1], seen) == ((size, size), sorted(seen))
 
 
 @pytest.fixture
@@ -152,7 +146,7 @@ def loaded(tmp_path):
     return load
 
 
-def test_the_real_products_are_those_of_an_independent_reader(shared):
+def test_the_real_products_and_texts_are_those_of_an_independent_reader(shared, golden):
     expected = real_products(shared)
     products = list(read_products(shared / "data" / "webshop" / "items_shuffle_1000.json"))
     assert [product.asin for product in products] == list(expected)
@@ -162,9 +156,6 @@ def test_the_real_products_are_those_of_an_independent_reader(shared):
         for field in ("Title", "Description", "BulletPoints", "options", "query", "category", "product_category"):
             assert ours[field] == wanted[field], (product.asin, field)
         assert product.image == wanted["images"][0]
-
-
-def test_search_reads_the_texts_that_the_original_indexes(shared, golden):
     path = shared / "data" / "webshop" / "items_shuffle_1000.json"
     products = {product.asin: product for product in read_products(path)}
     for row in golden("webshop/analyzer_docs.jsonl"):
@@ -183,11 +174,8 @@ def test_a_record_becomes_a_product(loaded):
 def test_products_that_the_original_skips_are_skipped(loaded):
     items = [item(1), item(asin="nan"), item(2), item(asin="B0123456789"), item(1, name="Again"), item(3)]
     read = loaded(*items)
-    assert [(product.row, product.asin[-1], product.title) for product in read] == [
-        (0, "1", "Soft Shirt"),
-        (1, "2", "Soft Shirt"),
-        (2, "3", "Soft Shirt"),
-    ]
+    titles = [(product.row, product.asin[-1], product.title) for product in read]
+    assert titles == [(row, str(row + 1), "Soft Shirt") for row in range(3)]
     # The first four of the list, two of which are skipped.
     assert [product.asin[-1] for product in loaded(*items, num_products=4)] == ["1", "2"]
 
@@ -210,12 +198,6 @@ def test_prices_are_read_as_the_original_reads_them(loaded, pricing, text, price
     assert (product.price_text, product.prices) == (text, prices)
 
 
-def test_a_missing_price_is_a_hundred_dollars(loaded):
-    record = item()
-    del record["pricing"]
-    assert loaded(record)[0].prices == (100.0,)
-
-
 @pytest.mark.parametrize(
     ("options", "groups"),
     [
@@ -236,37 +218,20 @@ def test_options_are_read_as_the_original_reads_them(loaded, options, groups):
     assert loaded(item(customization_options=options))[0].options == groups
 
 
-def test_odd_products_keep_their_texts(loaded):
-    odd = item(
-        name='<b>"5\' & more"</b> \U0001f600 \ufffd',
-        full_description="",
-        small_description="one bullet",
-        images=[],
-        product_category="",
-    )
+def test_odd_products_keep_their_texts_and_half_a_character_is_replaced(loaded):
+    empty = {"full_description": "", "images": [], "product_category": ""}
+    odd = item(name='<b>"5\' & more"</b> \U0001f600 \ufffd', small_description="one bullet", **empty)
     (product,) = loaded(odd)
     assert product.title == odd["name"]
     assert (product.description, product.bullets, product.image) == ("", ("one bullet",), "")
-
-
-def test_half_a_character_becomes_the_replacement_character(loaded):
     # Written as an escape, which is valid JSON and no text that could be shown.
     assert loaded(item(name="a\ud83d b"))[0].title == "a\ufffd b"
 
 
-@pytest.mark.parametrize(
-    "field",
-    [
-        "name",
-        "full_description",
-        "small_description",
-        "images",
-        "product_category",
-        "category",
-        "query",
-        "customization_options",
-    ],
-)
+TEXTS = ["name", "full_description", "small_description", "images", "product_category", "category", "query"]
+
+
+@pytest.mark.parametrize("field", [*TEXTS, "customization_options"])
 def test_a_missing_field_is_named_with_its_product_and_file(loaded, field):
     record = item(7)
     del record[field]
@@ -357,30 +322,21 @@ def test_a_damaged_annotation_is_named_with_its_product(tmp_path, annotation, me
         list(read_annotations(tmp_path / "items_human_ins.json"))
 
 
-def test_the_whole_set_is_preferred_to_its_first_products(tmp_path):
+def test_the_whole_set_is_preferred_and_missing_or_ambiguous_files_are_reported(tmp_path):
+    for wanted in (r"there is no .*gone", r"wanted a file items_shuffle\*\.json in .*, got \[\]"):
+        with pytest.raises(InvalidCatalogue, match=wanted):
+            find_files(tmp_path / "gone" if "gone" in wanted else tmp_path)
+    for name, wanted in (("1", r"wanted a file items_ins_v2\*\.json"), ("2", r"wanted one file .* name the files")):
+        (tmp_path / f"items_shuffle_{name}.json").touch()
+        with pytest.raises(InvalidCatalogue, match=wanted):
+            find_files(tmp_path)
     for name in ("items_shuffle", "items_shuffle_1000", "items_ins_v2", "items_ins_v2_1000"):
         (tmp_path / f"{name}.json").touch()
     files = find_files(tmp_path)
-    assert (files.products.name, files.instructions.name, files.annotations) == (
-        "items_shuffle.json",
-        "items_ins_v2.json",
-        None,
-    )
+    assert (files.products.name, files.instructions.name) == ("items_shuffle.json", "items_ins_v2.json")
+    assert files.annotations is None
     small = find_files([tmp_path / "items_shuffle_1000.json", tmp_path / "items_ins_v2_1000.json"])
     assert (small.products.name, small.instructions.name) == ("items_shuffle_1000.json", "items_ins_v2_1000.json")
-
-
-def test_missing_and_ambiguous_files_are_reported(tmp_path):
-    with pytest.raises(InvalidCatalogue, match=r"there is no .*gone"):
-        find_files(tmp_path / "gone")
-    with pytest.raises(InvalidCatalogue, match=r"wanted a file items_shuffle\*\.json in .*, got \[\]"):
-        find_files(tmp_path)
-    (tmp_path / "items_shuffle_1.json").touch()
-    with pytest.raises(InvalidCatalogue, match=r"wanted a file items_ins_v2\*\.json"):
-        find_files(tmp_path)
-    (tmp_path / "items_shuffle_2.json").touch()
-    with pytest.raises(InvalidCatalogue, match=r"wanted one file items_shuffle\*\.json .* name the files one by one"):
-        find_files(tmp_path)
 
 
 @pytest.mark.parametrize("place", ["page", "customization_options", "pricing", "name"])
