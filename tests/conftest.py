@@ -44,6 +44,11 @@ def deep(*values):
     return pytest.param(*values, marks=pytest.mark.deep)
 
 
+def seeds(few, most):
+    """Return seeds for a parametrised test, of which all but the first few are for the deep run."""
+    return [*range(few), *map(deep, range(few, most))]
+
+
 def run_python(code, *, hash_seed="0", cwd=ROOT, check=True):
     """Return the output of a program; with `check=False`, the finished process."""
     done = subprocess.run(

@@ -85,12 +85,25 @@ def grown_trees(count=1, *, strategy="beam(width=2, branching=3)", history="full
     tokenizer = chatml_tokenizer()
     model = random_qwen2(tokenizer, hidden=hidden)
     past = History.parse(history)
-    engine = TransformersEngine(
-        model, stop_ids=[tokenizer.eos_token_id], max_tokens=max_tokens, reuse=past.turns is None
-    )
+    settings = {"stop_ids": [tokenizer.eos_token_id], "max_tokens": max_tokens, "reuse": past.turns is None}
+    engine = TransformersEngine(model, **settings)
     chat = ChatPolicy(engine, tokenizer, plain_prompt("Reach G."), past)
     envs = [lake(seed, max_turns=turns) for seed in range(count)]
     return search(envs, chat, choose_strategy(strategy), seeds=range(count)), model, tokenizer
+
+
+def check_logprobs(model, prompt, answer, mask, logprobs, *, temperature=0.8):
+    """Compare the log-probabilities of a row, 0 where nothing was sampled, with those of a model."""
+    import torch
+
+    from tsr_gym.agents.models.logprobs import token_logprobs
+
+    ids, start = torch.tensor([[*prompt, *answer]]), len(prompt)
+    sampled = torch.tensor([[0] * start + list(mask)]) > 0
+    assert sampled[0, start]
+    with torch.no_grad():
+        wanted, _ = token_logprobs(model, ids, torch.ones_like(sampled), sampled, temperature=temperature)
+    assert torch.allclose(wanted[0, start:], torch.tensor(list(logprobs)), atol=1e-4)
 
 
 class Sampling:
@@ -113,12 +126,8 @@ class Sampling:
         """Return token ids and log-probabilities."""
         from tsr_gym.agents.policies.transformers_engine import TransformersEngine
 
-        engine = TransformersEngine(
-            self.model,
-            stop_ids=sampling_params["stop_token_ids"],
-            max_tokens=sampling_params["max_tokens"],
-            temperature=sampling_params["temperature"],
-        )
+        settings = {name: sampling_params[name] for name in ("max_tokens", "temperature")}
+        engine = TransformersEngine(self.model, stop_ids=sampling_params["stop_token_ids"], **settings)
         ((completion,),) = engine.generate([prompt_ids], seeds=[[len(self.asked)]])
         return list(completion.token_ids), list(completion.logprobs)
 

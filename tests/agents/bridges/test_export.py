@@ -81,27 +81,17 @@ def test_preferences_are_of_higher_scores_or_better_mean_returns_and_never_of_no
 def test_each_pairing_compares_its_pairs(pairing, expected):
     pairs = sibling_pairs(small_tree(), pairing=pairing)
     assert kinds(pair for pair in pairs if pair.node == 0) == expected
-
-
-def test_a_margin_drops_small_differences():
-    # At node 0 by 2, 4 and 2; at node 1 by 1.
-    assert [pair.gap for pair in sibling_pairs(small_tree(), pairing="all", margin=1.5)] == [2.0, 4.0, 2.0]
-    assert [pair.gap for pair in sibling_pairs(small_tree(), pairing="all", margin=3.0)] == [4.0]
+    # A margin drops small differences. At node 0 by 2, 4 and 2; at node 1 by 1.
+    gaps = [[pair.gap for pair in sibling_pairs(small_tree(), pairing="all", margin=least)] for least in (1.5, 3.0)]
+    assert gaps == [[2.0, 4.0, 2.0], [4.0]]
 
 
 def test_only_answers_to_the_same_prompt_are_compared_and_each_once():
-    tree = tree_of(
-        sampled(0, 1, [1], 0.0, prompt=(7,)),
-        sampled(0, 1, [2], 1.0, prompt=(7,)),
-        sampled(0, 1, [2], 5.0, prompt=(7,)),
-        sampled(0, 1, [3], 9.0, prompt=(8,)),
-        sampled(0, 1, [], 3.0, prompt=(7,)),
-    )
+    rows = ([1], 0.0, (7,)), ([2], 1.0, (7,)), ([2], 5.0, (7,)), ([3], 9.0, (8,)), ([], 3.0, (7,))
+    tree = tree_of(*[sampled(0, 1, ids, reward, prompt=prompt) for ids, reward, prompt in rows])
     # A repeated candidate counts with its first node, and a candidate without tokens cannot be learned from.
     assert [(pair.prompt_ids, pair.gap) for pair in sibling_pairs(tree)] == [((7,), 1.0)]
-
-
-def test_a_single_candidate_has_no_pair():
+    # A single candidate has no pair.
     assert sibling_pairs(tree_of(sampled(0, 1, [1], 1.0), sampled(1, 2, [2], 1.0))) == []
     assert isnan(merit(tree_of())[0])
 
@@ -163,24 +153,14 @@ def lines(path):
 
 def test_each_preference_is_a_line_with_the_columns_of_a_trainer(saved, tmp_path):
     out = tmp_path / "pairs.jsonl"
-    tree_of(sampled(0, 1, [2], 1.0, prompt=(9, 3, 4)), sampled(0, 1, [1, 5], 0.0, prompt=(9, 3, 4))).save(
-        tmp_path / "texts.jsonl"
-    )
+    texts = [sampled(0, 1, ids, reward, prompt=(9, 3, 4)) for ids, reward in (([2], 1.0), ([1, 5], 0.0))]
+    tree_of(*texts).save(tmp_path / "texts.jsonl")
     assert export([saved, tmp_path / "texts.jsonl"], out, kind=PREFERENCES) == Exported(trees=2, records=3)
     assert [lines(out)[2][name] for name in ("prompt", "chosen", "rejected")] == ["3 4", "2", "1 5"]
-    assert lines(out)[0] == {
-        "prompt": "",
-        "chosen": "2",
-        "rejected": "1",
-        "tree": str(saved),
-        "prompt_ids": [100],
-        "chosen_ids": [2],
-        "rejected_ids": [1],
-        "chosen_logprobs": [-0.2],
-        "rejected_logprobs": [-0.1],
-        "gap": 4.0,
-        "node": 0,
-    }
+    texts = {"prompt": "", "chosen": "2", "rejected": "1", "tree": str(saved)}
+    ids = {"prompt_ids": [100], "chosen_ids": [2], "rejected_ids": [1]}
+    numbers = {"chosen_logprobs": [-0.2], "rejected_logprobs": [-0.1], "gap": 4.0, "node": 0}
+    assert lines(out)[0] == texts | ids | numbers
 
 
 def test_the_tokenizer_of_a_run_is_that_of_its_newest_checkpoint_and_other_trees_need_one(saved, tmp_path):
@@ -214,9 +194,8 @@ def test_step_values_are_a_line_each(tmp_path):
     tree.save(tmp_path / "tree.jsonl")
     out = tmp_path / "values.jsonl"
     assert export([tmp_path / "tree.jsonl"], out, kind="step-values") == Exported(1, 3)
-    values = [
-        (row["prompt_ids"], row["response_ids"], row["value"], row["trajectories"], row["turn"]) for row in lines(out)
-    ]
+    names = ("prompt_ids", "response_ids", "value", "trajectories", "turn")
+    values = [tuple(row[name] for name in names) for row in lines(out)]
     assert values == [([7], [1], 3.0, 2, 0), ([7, 1, 8], [2], 1.0, 1, 1), ([7, 1, 8], [3], 5.0, 1, 1)]
     assert {(row["tree"], row["task"]) for row in lines(out)} == {(str(tmp_path / "tree.jsonl"), tree.seed)}
 
@@ -270,14 +249,9 @@ def test_trees_without_tokens_or_records_are_refused_and_nothing_is_written(tmp_
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        (
-            "preference",
-            "wanted kind of preferences, .*, nodes, chat or package.module:name, got 'preference'",
-        ),
-        ("preferences(depth=3)", r"has no \['depth'\]"),
+        ("preference", "wanted kind of preferences, .*, nodes, chat or package.module:name, got 'preference'"),
         ("preferences(worth='money')", r"wanted worth of \['merit', 'mean_return'\]"),
         ("preferences(pairing='some')", "pairing of .*, got <function merit"),
-        ("step-values(backup", "wanted the kind of records as name"),
         ("no.such.module:name", "there is no kind of records 'no.such.module:name'"),
     ],
 )

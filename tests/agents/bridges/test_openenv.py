@@ -23,17 +23,13 @@ def test_a_token_takes_an_episode_back_in_another_session_too():
     assert [here.step(turn) for turn in TURNS] == first
     assert there.enter(token).text == lake().reset(seed=3).text
     assert [there.step(turn) for turn in TURNS] == first
-
-
-def test_entering_shows_the_state_and_takes_no_turn():
-    session = lake()
-    session.reset(seed=3)
-    moved = session.step(TURNS[0])
-    token = session.token()
-    session.reset(seed=5)
-    seen = session.enter(token)
+    # Entering shows the state and takes no turn.
+    here.enter(token)
+    moved, token = here.step(TURNS[0]), here.token()
+    here.reset(seed=5)
+    seen = here.enter(token)
     assert (seen.text, seen.reward, seen.terminated) == (moved.text, None, False)
-    assert session.token() == token
+    assert here.token() == token
 
 
 def test_fresh_random_numbers_are_those_of_their_seed():

@@ -21,17 +21,9 @@ from tsr_gym.agents.learning.batch import collate
 def test_an_episode_whose_prompts_grow_is_one_row():
     trajectory = episode(turn([1, 2], [3], 0.5, -0.25), turn([1, 2, 3, 9], [4, 5], 1.0, -0.5, -0.75))
     (row,) = rows_of(trajectory, task=8, number=2)
-    assert row[:9] == (
-        8,
-        2,
-        (1, 2, 3, 9, 4, 5),
-        (-100, -100, 3, -100, 4, 5),
-        (0, 0, 1, 0, 1, 1),
-        (0, 0, -0.25, 0, -0.5, -0.75),
-        (2, 4),
-        (3, 6),
-        (0, 1),
-    )
+    ids, labels = (1, 2, 3, 9, 4, 5), (-100, -100, 3, -100, 4, 5)
+    mask, logprobs = (0, 0, 1, 0, 1, 1), (0, 0, -0.25, 0, -0.5, -0.75)
+    assert row[:9] == (8, 2, ids, labels, mask, logprobs, (2, 4), (3, 6), (0, 1))
     assert (row.rewards, row.total_reward) == ((0.5, 1.0), 1.5)
 
 
@@ -65,13 +57,9 @@ def test_trajectories_come_back_with_equal_tokens_masks_and_logprobs(tmp_path, n
     (group,) = read_groups(tmp_path / name)
     wanted = harvest_leaves(tree)
     assert group.task == tree.seed
-    results = [
-        (trajectory.total_reward, trajectory.success, trajectory.finished, trajectory.score)
-        for trajectory in group.trajectories
-    ]
-    assert results == [
-        (trajectory.total_reward, trajectory.success, trajectory.finished, trajectory.score) for trajectory in wanted
-    ]
+    for back, trajectory in zip(group.trajectories, wanted, strict=True):
+        for fact in ("total_reward", "success", "finished", "score"):
+            assert getattr(back, fact) == getattr(trajectory, fact)
     before, after = collate([Group(tree.seed, tuple(wanted))]), collate([group])
     for part in ("ids", "sampled", "old_logprobs", "rewards", "turn", "node", "parent", "scores", "trajectory"):
         assert torch.equal(getattr(before, part), getattr(after, part)), part
@@ -84,10 +72,7 @@ def test_a_library_of_others_reads_the_columns(tmp_path):
     tree.save(tmp_path / "tree.jsonl")
     export([tmp_path / "tree.jsonl"], tmp_path / "rows.parquet", kind="trajectories")
     records = parquet.read_table(tmp_path / "rows.parquet").to_pylist()
-    wanted = [
-        {name: list(part) if isinstance(part, tuple) else part for name, part in row._asdict().items()}
-        for row in tree_rows(tree)
-    ]
+    wanted = [json.loads(json.dumps(row._asdict())) for row in tree_rows(tree)]
     assert records == [{"tree": str(tmp_path / "tree.jsonl"), **row} for row in wanted]
 
 
@@ -198,9 +183,7 @@ def test_trees_come_back_as_they_were(trees, tmp_path, name):
         assert list(back.nodes) == [replace(node, snapshot=None, info=dict(node.info)) for node in tree.nodes]
         assert (back.seed, back.score_of, back.about) == (tree.seed, tree.score_of, json.loads(json.dumps(tree.about)))
         assert (list(back.chosen), list(back.played)) == (list(tree.chosen), list(tree.played))
-        assert [back.children(index) for index in range(len(back.nodes))] == [
-            tree.children(index) for index in range(len(tree.nodes))
-        ]
+        assert all(back.children(index) == tree.children(index) for index in range(len(tree.nodes)))
         assert harvest(back, 2) == harvest(tree, 2)
 
 

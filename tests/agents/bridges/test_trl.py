@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from tests.agents.bridges.helpers import check_logprobs
 from tests.agents.tiny import chatml_tokenizer, random_qwen2
 from tsr_gym import ConfigError, Expand
 from tsr_gym.agents.bridges.audit import audit
 from tsr_gym.agents.bridges.trl import ADVANTAGES, env_reward, task_prompts, tsr_environment, tsr_rollout_func
 from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
-from tsr_gym.agents.models.logprobs import token_logprobs
 from tsr_gym.agents.models.settings import ModelCard, ModelConfig
 from tsr_gym.agents.policies.trie_engine import TrieEngine
 
@@ -23,16 +23,9 @@ ROLLOUT = partial(tsr_rollout_func, "frozenlake", task=TASK, model=MODEL, card=M
 def trainer(size=4, *, step=0, training=True, temperature=0.8, process=0, use_vllm=False):
     """Return an object with the attributes of a trainer that the function reads."""
     tokenizer = chatml_tokenizer()
-    return SimpleNamespace(
-        model=random_qwen2(tokenizer).train(training),
-        processing_class=tokenizer,
-        num_generations=size,
-        num_generations_eval=size,
-        temperature=temperature,
-        state=SimpleNamespace(global_step=step),
-        accelerator=SimpleNamespace(process_index=process),
-        use_vllm=use_vllm,
-    )
+    parts = {"model": random_qwen2(tokenizer).train(training), "processing_class": tokenizer, "use_vllm": use_vllm}
+    parts |= {"state": SimpleNamespace(global_step=step), "accelerator": SimpleNamespace(process_index=process)}
+    return SimpleNamespace(**parts, num_generations=size, num_generations_eval=size, temperature=temperature)
 
 
 def repeated(*numbers, size=4):
@@ -59,18 +52,10 @@ def test_there_is_a_row_for_every_prompt_and_groups_play_one_instance(searched):
 
 def test_masks_and_log_probabilities_are_those_of_the_sampled_tokens(searched):
     host, rows = searched
-    for number in range(8):
-        ids = torch.tensor([rows["prompt_ids"][number] + rows["completion_ids"][number]])
-        start = len(rows["prompt_ids"][number])
-        sampled = torch.zeros_like(ids, dtype=torch.bool)
-        sampled[0, start:] = torch.tensor(rows["env_mask"][number]) > 0
-        assert sampled[0, start]
-        with torch.no_grad():
-            wanted, _ = token_logprobs(host.model, ids, torch.ones_like(sampled), sampled, temperature=0.8)
-        assert torch.allclose(wanted[0, start:], torch.tensor(rows["logprobs"][number]), atol=1e-4)
-    records = [
-        {name: rows[name][number] for name in ("prompt_ids", "completion_ids", "env_mask")} for number in range(8)
-    ]
+    names = ("prompt_ids", "completion_ids", "env_mask", "logprobs")
+    records = [{name: rows[name][number] for name in names} for number in range(8)]
+    for record in records:
+        check_logprobs(host.model, *record.values())
     assert not any(check.findings for check in audit(records, tokenizer=host.processing_class))
 
 

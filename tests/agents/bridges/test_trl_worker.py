@@ -31,6 +31,14 @@ def taken(searching, count):
     return [searching.rollout_buffer.get(timeout=60) for _ in range(count)]
 
 
+def check_row(model, row):
+    """Compare the log-probabilities of a row's sampled tokens with those of a model."""
+    ids, sampled = torch.tensor(row.input_ids)[None], torch.tensor(row.completion_mask)[None] > 0
+    with torch.no_grad():
+        wanted, _ = token_logprobs(model, ids, torch.ones_like(sampled), sampled, temperature=0.8)
+    assert torch.allclose(wanted[sampled], torch.tensor(row.old_log_probs)[sampled[0]], atol=1e-4)
+
+
 def row_of(mask, logprobs):
     """Return a row by hand."""
     ids = tuple(range(5, 5 + len(mask)))
@@ -41,10 +49,8 @@ def row_of(mask, logprobs):
 def test_a_row_with_several_advantages_is_repeated_for_each_with_a_mask():
     row = row_of((0, 1, 1, 0, 1), (0.0, -0.1, -0.2, 0.0, -0.3))
     samples = list(async_rows(TrainedRow(row, [0.0] * 5, [0.0, 0.5, 0.5, 0.0, -1.0]), version=4, group=9))
-    assert [(sample.advantage, sample.completion_mask.tolist()) for sample in samples] == [
-        (-1.0, [0, 0, 0, 0, 1]),
-        (0.5, [0, 1, 1, 0, 0]),
-    ]
+    repeated = [(sample.advantage, sample.completion_mask.tolist()) for sample in samples]
+    assert repeated == [(-1.0, [0, 0, 0, 0, 1]), (0.5, [0, 1, 1, 0, 0])]
     assert all(sample.input_ids.tolist() == [5, 6, 7, 8, 9] for sample in samples)
     assert all((sample.model_version, sample.group_id) == (4, 9) for sample in samples)
     assert samples[0].metrics == {"reward": 2.0, "success": 1.0, "turns": 1.0}
@@ -61,11 +67,7 @@ def test_rows_hold_the_sampled_tokens():
     # Advantages of trees differ by turn.
     assert len({row.advantage for row in rows}) > 3
     for row in rows:
-        ids, sampled = torch.tensor(row.input_ids)[None], torch.tensor(row.completion_mask)[None] > 0
-        with torch.no_grad():
-            model = searching.collector.policy.engine.model
-            wanted, _ = token_logprobs(model, ids, torch.ones_like(sampled), sampled, temperature=0.8)
-        assert torch.allclose(wanted[sampled], torch.tensor(row.old_log_probs)[sampled[0]], atol=1e-4)
+        check_row(searching.collector.policy.engine.model, row)
 
 
 def test_weights_change_between_rounds_and_rows_have_their_version():
@@ -88,10 +90,7 @@ def test_weights_change_between_rounds_and_rows_have_their_version():
         rows += taken(searching, 1)
     searching.stop()
     assert rows[-1].model_version == 2
-    ids, sampled = torch.tensor(rows[-1].input_ids)[None], torch.tensor(rows[-1].completion_mask)[None] > 0
-    with torch.no_grad():
-        wanted, _ = token_logprobs(other, ids, torch.ones_like(sampled), sampled, temperature=0.8)
-    assert torch.allclose(wanted[sampled], torch.tensor(rows[-1].old_log_probs)[sampled[0]], atol=1e-4)
+    check_row(other, rows[-1])
 
 
 def test_a_worker_that_failed_or_is_quiet_is_reported():

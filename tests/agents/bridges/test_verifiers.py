@@ -18,25 +18,14 @@ def test_messages_hold_the_whole_tree_as_json_too(tree):
 
 def test_a_message_holds_the_tokens_that_a_prompt_adds_and_an_answer_the_sampled_ones():
     nodes = tree_messages(branching_tree()).nodes
-    assert [(message["parent"], message["sampled"], message["token_ids"]) for message in nodes] == [
-        (None, False, [11, 12]),
-        (0, True, [1, 2]),
-        (1, False, [13, 14]),
-        (2, True, [3]),
-        (2, True, [4, 5]),
-        (0, True, [6]),
-    ]
+    assert [message["token_ids"] for message in nodes] == [[11, 12], [1, 2], [13, 14], [3], [4, 5], [6]]
+    assert [message["parent"] for message in nodes] == [None, 0, 1, 2, 2, 0]
+    assert [message["sampled"] for message in nodes] == [False, True, False, True, True, True]
     assert [message["message"]["content"] for message in nodes] == ["start", "left", "wall", "up", "down", "right"]
-
-
-def test_a_prompt_that_extends_nothing_begins_a_separate_path():
+    # A prompt that extends nothing begins a separate path.
     nodes = tree_messages(window_tree()).nodes
-    assert [(message["parent"], message["token_ids"]) for message in nodes] == [
-        (None, [11, 12]),
-        (0, [1, 2]),
-        (None, [15, 16]),
-        (2, [3]),
-    ]
+    assert [message["parent"] for message in nodes] == [None, 0, None, 2]
+    assert [message["token_ids"] for message in nodes] == [[11, 12], [1, 2], [15, 16], [3]]
 
 
 @pytest.mark.parametrize("info", [{}, {"tsr_gym": None}, {"tsr_gym": [{"message": 99}]}, {"tsr_gym": [{}]}], ids=str)

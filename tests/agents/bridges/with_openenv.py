@@ -77,10 +77,8 @@ def test_fresh_random_numbers_over_the_socket_are_those_of_their_seed(address):
     with openenv_kinds().client(base_url=address).sync() as client:
         client.reset(seed=4)
         token = client.state().token
-        seen = [
-            acted(client, enter=token, noise="fresh", seed=seed, text=TURNS[0]).observation.text
-            for seed in (*range(12), 0)
-        ]
+        ways = ({"enter": token, "noise": "fresh", "seed": seed, "text": TURNS[0]} for seed in (*range(12), 0))
+        seen = [acted(client, **way).observation.text for way in ways]
     assert seen[0] == seen[-1]
     assert len(set(seen)) > 1
 

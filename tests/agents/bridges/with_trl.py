@@ -32,6 +32,10 @@ from tsr_gym.agents.models.logprobs import token_logprobs
 from tsr_gym.agents.models.settings import ModelCard, ModelConfig
 
 STEPS, GROUP, ROWS = 3, 4, 8
+SHARED = {
+    "use_cpu": True, "bf16": False, "report_to": "none", "save_strategy": "no", "logging_steps": 1,
+    "gradient_checkpointing": False,
+}  # fmt: skip
 WORLD = "tests.agents.bridges.helpers:tests/Counting-v0"
 
 
@@ -47,21 +51,8 @@ def settings(tmp_path):
     """Settings of the trainer: three steps of two groups of four."""
     from trl import GRPOConfig
 
-    return GRPOConfig(
-        str(tmp_path),
-        max_steps=STEPS,
-        num_generations=GROUP,
-        per_device_train_batch_size=ROWS,
-        learning_rate=1e-3,
-        beta=0.0,
-        temperature=1.0,
-        use_cpu=True,
-        bf16=False,
-        report_to="none",
-        save_strategy="no",
-        logging_steps=1,
-        gradient_checkpointing=False,
-    )
+    sizes = {"max_steps": STEPS, "num_generations": GROUP, "per_device_train_batch_size": ROWS}
+    return GRPOConfig(str(tmp_path), **sizes, learning_rate=1e-3, beta=0.0, temperature=1.0, **SHARED)
 
 
 class Recorded:
@@ -109,9 +100,8 @@ def trained(trainer_class, policy, settings, recorded):
 
     trainer._compute_loss = watched
     trainer.train()
-    moved = max(
-        float((now - was).detach().abs().max()) for now, was in zip(policy.model.parameters(), before, strict=True)
-    )
+    pairs = zip(policy.model.parameters(), before, strict=True)
+    moved = max(float((now - was).detach().abs().max()) for now, was in pairs)
     return trainer, inputs, moved
 
 
@@ -265,15 +255,8 @@ def exported(tmp_path):
 
 def stepped(trainer_class, config_class, settings, model, tokenizer, dataset, **more):
     """Return the loss of the first step of one of TRL's trainers, on all rows at once."""
-    shared = ("use_cpu", "bf16", "report_to", "save_strategy", "logging_steps", "gradient_checkpointing")
-    config = config_class(
-        settings.output_dir,
-        max_steps=1,
-        per_device_train_batch_size=len(dataset),
-        learning_rate=1e-3,
-        **{name: getattr(settings, name) for name in shared},
-        **more,
-    )
+    sizes = {"max_steps": 1, "per_device_train_batch_size": len(dataset), "learning_rate": 1e-3}
+    config = config_class(settings.output_dir, **sizes, **SHARED, **more)
     before = [parameter.detach().clone() for parameter in model.parameters()]
     trainer = trainer_class(model, args=config, train_dataset=dataset, processing_class=tokenizer)
     trainer.train()

@@ -20,6 +20,10 @@ from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.models.language_model import load_policy
 from tsr_gym.agents.models.settings import ModelConfig
 
+SHARED = {
+    "use_cpu": True, "bf16": False, "report_to": "none", "save_strategy": "no", "logging_steps": 1,
+    "gradient_checkpointing": False,
+}  # fmt: skip
 WORLD = "tests.agents.bridges.helpers:tests/Counting-v0"
 STEPS, ROWS = 3, 16
 
@@ -63,21 +67,8 @@ def trained(folder, **more):
     policy = load_policy(folder, device=torch.device("cpu"))
     model = ModelConfig(max_tokens=6, prompt="plain")
     worker = TsrRolloutWorker(policy, WORLD, model=model, most=64, **more)
-    args = AsyncGRPOConfig(
-        str(folder.parent / "out"),
-        max_steps=STEPS,
-        per_device_train_batch_size=ROWS,
-        token_budget=0,
-        learning_rate=1e-3,
-        temperature=1.0,
-        use_cpu=True,
-        bf16=False,
-        dtype="float32",
-        report_to="none",
-        save_strategy="no",
-        logging_steps=1,
-        gradient_checkpointing=False,
-    )
+    sizes = {"max_steps": STEPS, "per_device_train_batch_size": ROWS, "token_budget": 0, "learning_rate": 1e-3}
+    args = AsyncGRPOConfig(str(folder.parent / "out"), **sizes, temperature=1.0, dtype="float32", **SHARED)
     trainer = AsyncGRPOTrainer(
         str(folder),
         args=args,
@@ -97,9 +88,8 @@ def trained(folder, **more):
     trainer.compute_loss = watched
     before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
     trainer.train()
-    moved = max(
-        float((now - was).detach().abs().max()) for now, was in zip(trainer.model.parameters(), before, strict=True)
-    )
+    pairs = zip(trainer.model.parameters(), before, strict=True)
+    moved = max(float((now - was).detach().abs().max()) for now, was in pairs)
     return trainer, worker, seen, moved
 
 

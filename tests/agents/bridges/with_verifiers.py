@@ -18,11 +18,6 @@ vf = pytest.importorskip("verifiers.v1", reason="needs verifiers: make test-veri
 Trace = pytest.importorskip("verifiers.v1.trace").Trace
 
 
-def sampled_of(branch):
-    """Return a branch's tokens, mask and log-probabilities."""
-    return list(branch.token_ids), list(branch.sampled_mask), list(branch.logprobs)
-
-
 @pytest.mark.parametrize("tree", [branching_tree(), window_tree()], ids=["full history", "window"])
 def test_a_trace_comes_back_as_the_same_tree(tree):
     written = tree_trace(tree).model_dump()
@@ -37,13 +32,9 @@ def test_branches_are_the_paths_with_their_tokens_masks_and_log_probabilities():
     paths = {(11, 12, 1, 2, 13, 14, 3): [0, 0, 1, 1, 0, 0, 1], (11, 12, 1, 2, 13, 14, 4, 5): [0, 0, 1, 1, 0, 0, 1, 1]}
     paths[11, 12, 6] = [0, 0, 1]
     assert {tuple(branch.token_ids): [int(bit) for bit in branch.sampled_mask] for branch in branches} == paths
-    for branch, trajectory in zip(
-        sorted(branches, key=lambda branch: branch.token_ids),
-        sorted(
-            harvest_all(tree), key=lambda trajectory: trajectory.turns[-1].prompt_ids + trajectory.turns[-1].token_ids
-        ),
-        strict=True,
-    ):
+    by_ids = {path.turns[-1].prompt_ids + path.turns[-1].token_ids: path for path in harvest_all(tree)}
+    for branch in branches:
+        trajectory = by_ids[tuple(branch.token_ids)]
         logprobs = [logprob for logprob, sampled in zip(branch.logprobs, branch.sampled_mask, strict=True) if sampled]
         assert logprobs == [logprob for turn in trajectory.turns for logprob in turn.logprobs]
 

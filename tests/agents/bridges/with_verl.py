@@ -12,11 +12,10 @@ import torch
 
 pytest.importorskip("verl", reason="needs verl: make test-verl")
 
-from tests.agents.bridges.helpers import Sampling
+from tests.agents.bridges.helpers import Sampling, check_logprobs
 from tests.agents.tiny import save_chat_model
 from tsr_gym import ConfigError
 from tsr_gym.agents.bridges.verl import ADVANTAGES, ESTIMATORS, TRAINER, task_rows, tensor_estimator
-from tsr_gym.agents.models.logprobs import token_logprobs
 
 SIZE, TASKS = 4, (3, 8)
 LOOPS = """
@@ -156,14 +155,9 @@ def test_each_session_puts_a_row_of_exactly_the_sampled_tokens_into_the_queue(pl
     _, client, keys, data = plain
     assert keys == [f"plain{number}_{session}_0" for number in TASKS for session in range(SIZE)]
     for number in range(len(keys)):
-        prompt, response = data["prompts"][number], data["responses"][number]
-        ids = torch.cat([prompt, response])[None]
-        sampled = torch.cat([torch.zeros_like(prompt), data["response_mask"][number]])[None] > 0
-        assert sampled[0, len(prompt)]
-        assert not sampled.all()
-        with torch.no_grad():
-            wanted, _ = token_logprobs(client.model, ids, torch.ones_like(sampled), sampled, temperature=0.8)
-        assert torch.allclose(wanted[0, len(prompt) :], data["rollout_log_probs"][number], atol=1e-4)
+        names = ("prompts", "responses", "response_mask", "rollout_log_probs")
+        check_logprobs(client.model, *(data[name][number].tolist() for name in names))
+        assert not data["response_mask"][number].all()
         # Three turns, each with a reward on its last token.
         assert int((data["rm_scores"][number] != 0).sum()) <= 3
     # Only the rows of the same group have equal prompts.

@@ -15,11 +15,11 @@ TINY = [*(f"--{name}={number}" for name, number in RECIPE.items()), "--poor-step
 
 def test_a_model_is_built_as_the_recipe_says_and_what_is_done_is_told(capsys, tmp_path):
     out = tmp_path / "deep" / "model"
-    assert cli.main(["base-model", "frozen_lake", "--out", str(out), "--seed", "5", *TINY]) == 0
+    assert cli.main(["base-model", "frozen_lake", "--out", str(out), "--seed", "5", "--keep-skilled", *TINY]) == 0
     shown = capsys.readouterr()
     policy = load_policy(out, device=torch.device("cpu"))
     assert (policy.model.config.hidden_size, policy.model.config.num_hidden_layers) == (16, 1)
-    assert policy.card.env == "tsr/FrozenLake-v0"
+    assert policy.card.env == load_policy(out / "skilled", device=torch.device("cpu")).card.env == "tsr/FrozenLake-v0"
     about = json.loads((out / "tsr_gym.json").read_text())["about"]
     assert (about["recipe"]["seed"], about["recipe"]["steps"]) == (5, 3)
     lines = shown.out.splitlines()
@@ -31,12 +31,6 @@ def test_a_model_is_built_as_the_recipe_says_and_what_is_done_is_told(capsys, tm
         f"{about['success_skilled']:.3f} before it was hidden"
     )
     assert shown.err == ""
-
-
-def test_the_skilled_stage_is_kept_where_it_is_wanted(tmp_path):
-    out = tmp_path / "model"
-    assert cli.main(["base-model", "--keep-skilled", "--out", str(out), "frozen_lake", *TINY]) == 0
-    assert load_policy(out / "skilled", device=torch.device("cpu")).card.env == "tsr/FrozenLake-v0"
 
 
 @pytest.mark.parametrize("behind", [False, True], ids=["first", "behind its flags"])

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
@@ -15,10 +16,6 @@ from tsr_gym.agents.cli.doctor import Trial, self_test, try_world
 from tsr_gym.version import __version__
 
 
-def works():
-    return "it works"
-
-
 def misses():
     raise MissingExtra("wings", "flight")
 
@@ -27,13 +24,7 @@ def fails():
     raise RuntimeError("no lift")
 
 
-def crashes():
-    os._exit(7)
-
-
-def sleeps():
-    time.sleep(60)
-    return "awake"
+works, crashes, sleeps = partial(str, "it works"), partial(os._exit, 7), partial(time.sleep, 60)
 
 
 def test_every_part_of_the_self_test_is_reported_and_what_came_before_an_end_of_the_process_is_kept():
@@ -67,28 +58,21 @@ def test_every_extra_has_words_and_a_package_that_is_not_installed_is_a_problem(
 
 
 def test_versions_and_what_is_missing_are_those_of_the_installed_packages(monkeypatch):
-    there = {"numpy": "2.0", "gymnasium": "1.4.1", "torch": "2.1"}
+    there = {"numpy": "2.0", "gymnasium": "1.4.1", "torch": "2.1", "httpx": "0.28", "tyro": "1.1"}
     lines = ["numpy>=1.26", "gymnasium>=1.4", 'torch>=2.6; extra == "agents"', 'safetensors>=0.5; extra == "agents"']
-    monkeypatch.setattr(doctor, "requires", lambda name: lines)
-    monkeypatch.setattr(doctor, "version", lambda name: found_in(there, name))
-    extras = {one.name: one for one in doctor.extras()}
+    lines += ['httpx>=0.27; extra == "openai"', 'tsr-gym[cli]; extra == "openai"', 'tyro>=1; extra == "cli"']
+    monkeypatch.setattr(doctor, "requires", lambda name: [*lines, 'rich>=13; extra == "cli"'])
+    monkeypatch.setattr(doctor, "version", lambda name: version_in(there, name))
+    extras = {extra.name: extra for extra in doctor.extras()}
     assert (extras[""].complete, extras[""].versions) == (True, {"numpy": "2.0", "gymnasium": "1.4.1"})
     assert extras["agents"].lacking == ("torch>=2.6 (found 2.1)", "safetensors")
     assert extras["agents"].install == "pip install 'tsr-gym[agents]'"
     assert extras["lora"].complete
+    # An extra has what the extras that it names require.
+    assert (extras["openai"].versions, extras["openai"].lacking) == ({"httpx": "0.28", "tyro": "1.1"}, ("rich",))
 
 
-def test_an_extra_has_what_the_extras_that_it_names_require(monkeypatch):
-    there = {"httpx": "0.28", "tyro": "1.1"}
-    lines = ['httpx>=0.27; extra == "openai"', 'tsr-gym[cli]; extra == "openai"', 'tyro>=1; extra == "cli"']
-    lines += ['rich>=13; extra == "cli"']
-    monkeypatch.setattr(doctor, "requires", lambda name: lines)
-    monkeypatch.setattr(doctor, "version", lambda name: found_in(there, name))
-    (openai,) = [extra for extra in doctor.extras() if extra.name == "openai"]
-    assert (openai.versions, openai.lacking) == (there, ("rich",))
-
-
-def found_in(there, name):
+def version_in(there, name):
     if name not in there:
         raise PackageNotFoundError(name)
     return there[name]

@@ -53,6 +53,7 @@ def test_the_short_help_of_training_shows_its_settings_and_the_long_one_all(caps
     assert {*EXPLAINED.findall(text)} == {*map(flag_of, FIRST)} | door
     assert "tsr train --help-all" in text
     assert {"--clip-high", "--betas", "--ray"} <= {*EXPLAINED.findall(shown(capsys, "train", "--help-all"))}
+    assert "A new number of updates; the run's own by default." in shown(capsys, "train --resume runs/x")
 
 
 @dataclass(frozen=True)

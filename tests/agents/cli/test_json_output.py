@@ -9,18 +9,16 @@ from tsr_gym.agents.cli.output import with_json
 
 
 @pytest.mark.parametrize(
-    ("args", "wanted"),
+    ("words", "wanted"),
     [
-        ([], []),
-        (["a", "--json"], ["a", "--json", "-"]),
-        (["--json", "--seed", "1"], ["--json", "-", "--seed", "1"]),
-        (["--json", "x.json", "a"], ["--json", "x.json", "a"]),
-        (["--json=x.json"], ["--json=x.json"]),
+        ("", ""),
+        ("a --json", "a --json -"),
+        ("--json --seed 1", "--json - --seed 1"),
+        *[(words, words) for words in ("--json x.json a", "--json=x.json")],
     ],
-    ids=str,
 )
-def test_without_a_file_it_is_the_standard_output(args, wanted):
-    assert with_json(args) == wanted
+def test_without_a_file_it_is_the_standard_output(words, wanted):
+    assert with_json(words.split()) == wanted.split()
 
 
 def test_a_calibration_and_a_probe_can_be_printed_as_json(capsys):

@@ -44,13 +44,9 @@ def test_what_is_typed_is_done_and_what_it_brought_is_told(play):
     # Two steps at 0.1, a box for 1, the room for 10.
     assert two == f"\n######\n{SOLVED}\n######\nreturn 10.8, 3 turns left, 8 actions left, solved!"
     assert end.strip() == ""
-
-
-def test_several_actions_make_one_turn(play):
-    assert (
-        "return 10.8, 4 turns left, 8 actions left, solved!"
-        in play("sokoban", "Right || right", settings=[CORRIDOR])[1]
-    )
+    # Several actions make one turn.
+    shown = play("sokoban", "Right || right", settings=[CORRIDOR])[1]
+    assert "return 10.8, 4 turns left, 8 actions left, solved!" in shown
 
 
 def test_every_turn_can_be_undone_back_to_the_start_and_no_further(play):
@@ -85,9 +81,6 @@ def test_a_hint_is_a_solution_and_costs_nothing(play):
     assert "5 turns left" in shown[0]
     assert "4 turns left" in shown[3]
     assert shown[6].startswith("no hint for this position")
-
-
-def test_where_there_is_no_way_there_is_no_hint(play):
     stuck = 'level="#####\\n#$@.#\\n#####"'
     assert play("sokoban", "hint", settings=[stuck])[1].startswith("no hint for this position")
 
@@ -111,9 +104,7 @@ def test_words_that_mean_nothing_are_told_why_and_cost_nothing(play):
     assert shown[3] == "not understood: the turn holds no action; the position is unchanged"
     assert shown[4] == "nothing to undo"
     assert shown[5].endswith(f"{MIDDLE}\n######\nreturn -0.1, 4 turns left, 9 actions left")
-
-
-def test_what_was_not_understood_leaves_the_dice_where_they_were(play):
+    # Nor the dice.
     settings = ['desc=["FFF","FSF","FFG"]']
     for seed in range(5):
         plain = play("frozen_lake", "Right", settings=settings, seed=seed)
@@ -144,6 +135,9 @@ def test_what_can_be_clicked_in_the_shop_is_shown_with_every_page(play):
     assert "click[< prev]" in item
     assert wrong.startswith("not understood: the page shows no 'nothing like it' to click")
     assert "Total results" in bought
+    # A page is lines, not one text with separators.
+    assert "[SEP]" not in first
+    assert "Instruction:" in first
 
 
 def test_after_the_end_one_can_only_go_back_or_on(play):
@@ -224,12 +218,6 @@ def test_what_is_no_trajectory_of_the_game_changes_nothing(play, tmp_path):
     assert "damaged" in shown[3]
     assert "wanted a file, got none" in shown[4]
     assert rows(shown[5:6]) == [START]
-
-
-def test_a_page_of_the_shop_is_lines_and_no_wall(play):
-    first = play("webshop")[0]
-    assert "[SEP]" not in first
-    assert "Instruction:" in first
 
 
 def test_a_file_that_cannot_be_written_is_refused_before_the_first_move(capsys, monkeypatch, tmp_path):

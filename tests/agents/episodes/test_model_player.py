@@ -76,11 +76,8 @@ def test_the_engine_stops_where_the_prompt_ends_answers_and_keeps_values_only_wh
     prompt = [5, 6, 7]
 
     def saved(policy, history):
-        engine = (
-            ModelPlayer("sokoban", TaskConfig(), ModelConfig(history=history, max_tokens=8), policy)
-            .chat("", temperature=1.0)
-            .engine
-        )
+        player = ModelPlayer("sokoban", TaskConfig(), ModelConfig(history=history, max_tokens=8), policy)
+        engine = player.chat("", temperature=1.0).engine
         said = engine.generate([prompt], seeds=[[1]])[0][0].token_ids
         return engine.generate([[*prompt, *said, 8]], seeds=[[1]])[0][0].num_cached
 
@@ -90,9 +87,7 @@ def test_the_engine_stops_where_the_prompt_ends_answers_and_keeps_values_only_wh
 
 def test_a_card_with_an_unknown_prompt_is_refused(large):
     policy = large._replace(card=replace(large.card, prompt="verbose"))
-    with pytest.raises(
-        ConfigError, match=r"wanted a prompt of \['compact', 'paper', 'plain', 'words'\], got 'verbose'"
-    ):
+    with pytest.raises(ConfigError, match=r"wanted a prompt of \['compact', 'paper', .*'words'\], got 'verbose'"):
         ModelPlayer("sokoban", TaskConfig(), ModelConfig(), policy).chat("", temperature=1.0)
 
 

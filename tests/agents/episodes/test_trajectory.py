@@ -58,35 +58,11 @@ def tree_of_four():
 
 def test_a_trajectory_is_the_path_with_the_sampled_tokens_and_the_rewards():
     found = trajectory_to(tree_of_four(), 2, selected_by="beam", number=3)
-    first = Turn(
-        (1,),
-        (97, 98),
-        (-0.5, -0.5),
-        1.0,
-        is_valid=True,
-        num_actions=2,
-        node=1,
-        state=b"start",
-        score=0.75,
-        observation="after ab",
-        action=("Up", "Down"),
-    )
-    second = Turn(
-        (1, 1),
-        (99,),
-        (-0.5,),
-        2.5,
-        is_valid=True,
-        num_actions=1,
-        node=2,
-        state=b"there",
-        score=2.5,
-        observation="after c",
-        action=("Up",),
-    )
-    assert found == Trajectory(
-        turns=(first, second), success=True, score=3.25, selected_by="beam", tree=3, finished=True
-    )
+    first = {"node": 1, "state": b"start", "score": 0.75, "observation": "after ab", "action": ("Up", "Down")}
+    first = Turn((1,), (97, 98), (-0.5, -0.5), 1.0, is_valid=True, num_actions=2, **first)
+    second = {"node": 2, "state": b"there", "score": 2.5, "observation": "after c", "action": ("Up",)}
+    second = Turn((1, 1), (99,), (-0.5,), 2.5, is_valid=True, num_actions=1, **second)
+    assert found == Trajectory((first, second), True, 3.25, "beam", tree=3, finished=True)
     assert (found.total_reward, found.num_tokens) == (3.5, 3)
 
 
@@ -108,14 +84,14 @@ def test_success_needs_the_task_to_have_ended_and_not_only_a_limit():
     assert [trajectory.success for trajectory in harvest_all(tree)] == [True, False, False, False]
 
 
+def letters_of(trajectories):
+    return ["".join(chr(turn.token_ids[0]) for turn in trajectory.turns) for trajectory in trajectories]
+
+
 def test_harvest_leaves_unfinished_paths_out_and_ranks_the_rest():
     # Node 4 has the highest reward by far, but its episode has not ended.
     found = harvest(tree_of_four(), 5)
-    assert [[chr(turn.token_ids[0]) for turn in trajectory.turns] for trajectory in found] == [
-        ["a", "c"],
-        ["a", "f"],
-        ["d"],
-    ]
+    assert letters_of(found) == ["ac", "af", "d"]
     assert harvest(tree_of_four()) == found[:1]
     assert [trajectory.score for trajectory in found] == [3.25, 1.0, -0.5]
 
@@ -168,12 +144,7 @@ def test_every_harvest_names_its_tree_and_leaves_that_are_no_samples_their_strat
 
 
 def test_harvest_of_everything_keeps_the_order_of_the_branches():
-    found = harvest_all(tree_of_four())
-    assert [[chr(turn.token_ids[0]) for turn in trajectory.turns] for trajectory in found] == [
-        ["a", "c"],
-        ["a", "f"],
-        ["d"],
-    ]
+    assert letters_of(harvest_all(tree_of_four())) == ["ac", "af", "d"]
     env = letters({"a": 1.0, "b": 3.0}, turns=2)
     env.search(Script({"": "ab", "a": "a", "b": "b"}), lambda tree: naive(tree, rollouts=2))
     # Of two rollouts the first stays the first, although the second one is worth more.

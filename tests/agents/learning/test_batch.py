@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
-from tsr_gym.agents.learning.batch import Batch, collate
+from tsr_gym.agents.learning.batch import collate
 
 
 def turn(prompt, answer, reward, *logprobs):
@@ -26,27 +26,15 @@ Y, N = True, False
 
 def test_an_episode_whose_prompts_grow_is_one_row_and_another_one_row_per_turn():
     batch = collate([Group(5, (GROWING, ANEW)), Group(6, (ANEW,))])
-    assert batch.ids.tolist() == [
-        [1, 2, 3, 4, 5, 6],
-        [1, 2, 7, 0, 0, 0],
-        [9, 8, 7, 0, 0, 0],
-        [1, 2, 7, 0, 0, 0],
-        [9, 8, 7, 0, 0, 0],
-    ]
+    anew = [[1, 2, 7, 0, 0, 0], [9, 8, 7, 0, 0, 0]]
+    assert batch.ids.tolist() == [[1, 2, 3, 4, 5, 6], *anew, *anew]
     assert batch.present.tolist() == [[Y] * 6, *[[Y, Y, Y, N, N, N]] * 4]
     one, two = [N, N, Y, N, N, N], [N, Y, Y, N, N, N]
     assert batch.sampled.tolist() == [[N, N, Y, Y, N, Y], one, two, one, two]
-    assert batch.old_logprobs[:3].tolist() == [
-        [0.0, 0.0, -0.25, -0.5, 0.0, -0.75],
-        [0.0, 0.0, -1.0, 0.0, 0.0, 0.0],
-        [0.0, -1.25, -1.5, 0.0, 0.0, 0.0],
-    ]
+    logprobs = [[0, 0, -0.25, -0.5, 0, -0.75], [0, 0, -1, 0, 0, 0], [0, -1.25, -1.5, 0, 0, 0]]
+    assert batch.old_logprobs[:3].tolist() == logprobs
     # A turn's reward stands on the last token of its answer.
-    assert batch.rewards[:3].tolist() == [
-        [0.0, 0.0, 0.0, 0.5, 0.0, 2.0],
-        [0.0, 0.0, -0.5, 0.0, 0.0, 0.0],
-        [0.0, 0.0, 1.0, 0.0, 0.0, 0.0],
-    ]
+    assert batch.rewards[:3].tolist() == [[0, 0, 0, 0.5, 0, 2], [0, 0, -0.5, 0, 0, 0], [0, 0, 1, 0, 0, 0]]
     assert batch.turn[:3].tolist() == [[-1, -1, 0, 0, -1, 1], [-1, -1, 0, -1, -1, -1], [-1, 1, 1, -1, -1, -1]]
     assert batch.trajectory.tolist() == [0, 1, 1, 2, 2]
     assert (batch.group.tolist(), batch.num_trajectories) == ([0, 0, 0, 1, 1], 3)
@@ -160,9 +148,7 @@ def test_some_rows_are_cut_to_the_longest_of_them_and_keep_their_numbers():
 def test_values_go_with_their_rows_and_devices():
     batch = collate([Group(5, (GROWING, ANEW))])
     values = torch.arange(18.0).reshape(3, 6)
-    whole = Batch(
-        **{name: getattr(batch, name) for name in Batch.__dataclass_fields__ if name != "values"}, values=values
-    )
+    whole = replace(batch, values=values)
     assert whole.rows(torch.tensor([2])).values.tolist() == [[12.0, 13.0, 14.0]]
     assert whole.to("meta").values.device.type == "meta"
     assert batch.to("meta").values is None

@@ -61,11 +61,8 @@ def test_auto_is_gae_with_a_critic_and_numbers_in_a_name_win(batch):
 
 def test_a_critic_learns_turns_from_the_estimator_of_turns_and_tokens_from_the_others(batch):
     worth = advantages.gae(batch)
-    for name, targets in (
-        ("gae", advantages.value_targets),
-        ("bi_level_gae", advantages.value_targets),
-        ("turn_gae", advantages.turn_value_targets),
-    ):
+    for name in ("gae", "bi_level_gae", "turn_gae"):
+        targets = advantages.turn_value_targets if name == "turn_gae" else advantages.value_targets
         assert torch.equal(choose_estimator(name, critic=True).targets(batch, worth), targets(batch, worth))
 
 
@@ -124,15 +121,6 @@ def test_a_user_estimator_needs_what_it_declares():
         choose_estimator(f"{__name__}:declared", critic=False)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("no_such_thing", "there is no estimator 'no_such_thing': wanted one of bi_level_gae, dr_grpo"),
-        ("grpo(", "wanted the estimator as name"),
-        ("grpo(size=3)", r"the estimator 'grpo' has no \['size'\]; it has \['baseline'"),
-        ("nowhere:grpo", "there is no estimator 'nowhere:grpo'"),
-    ],
-)
-def test_an_unknown_estimator_is_refused(text, message):
-    with pytest.raises(ConfigError, match=message):
-        choose_estimator(text, critic=False)
+def test_an_unknown_estimator_is_refused():
+    with pytest.raises(ConfigError, match="there is no estimator 'no_such_thing': wanted one of bi_level_gae, dr_grpo"):
+        choose_estimator("no_such_thing", critic=False)

@@ -11,6 +11,7 @@ from tests.agents.learning.layouts import rows
 from tests.agents.learning.layouts.rows import random_model
 from tests.agents.learning.test_batch import episode, turn
 from tests.agents.tiny import random_qwen2
+from tests.conftest import deep
 from tsr_gym import ConfigError, TrainingDiverged
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.advantages import tree_backup, tree_value_targets, turn_gae, turn_value_targets
@@ -82,13 +83,8 @@ def make_batch(model, spread=0.3, rewards=(1.0, 0.5, -0.5, 2.0)):
     return replace(batch, old_logprobs=old)
 
 
-GRPO_BY_HAND = {
-    # Returns 1 and 0.75, of mean 0.875 and deviation 0.125 sqrt 2; and -0.5 and 2, of mean 0.75 and 1.25 sqrt 2.
-    0: 2**-0.5,
-    1: -(2**-0.5),
-    2: -(2**-0.5),
-    3: 2**-0.5,
-}
+# Returns 1 and 0.75, of mean 0.875 and deviation 0.125 sqrt 2; and -0.5 and 2, of mean 0.75 and 1.25 sqrt 2.
+GRPO_BY_HAND = [2**-0.5, -(2**-0.5), -(2**-0.5), 2**-0.5]
 
 
 def surrogate(model, batch, advantage, objective):
@@ -131,10 +127,6 @@ def plain(learner):
         for name, old in learner.optimizers.items()
     }
     return learner
-
-
-def moved(model, before):
-    return {name: before[name] - value for name, value in model.state_dict().items()}
 
 
 def check_moved(model, before, expected):
@@ -185,9 +177,8 @@ def test_a_ppo_update_follows_whitened_gae_and_the_critic_its_targets(model, cri
     raw = {place: target[place] - values[place].item() for place in target}
     mean = sum(raw.values()) / 10
     deviation = (sum((value - mean) ** 2 for value in raw.values()) / 10) ** 0.5
-    objective, entropy = surrogate(
-        model, batch, lambda number, row, column: (raw[row, column] - mean) / deviation, config.objective
-    )
+    white = {place: (value - mean) / deviation for place, value in raw.items()}
+    objective, entropy = surrogate(model, batch, lambda number, *place: white[place], config.objective)
     expected, _ = by_hand(model, objective + 0.05 * entropy, clip=1.0)
     # The critic has not moved yet, so its clip does not bind: half the squared error, trajectories with equal weights.
     errors = [sum((values[p] - target[p]) ** 2 for p in result) / len(result) for result in places.values()]
@@ -233,9 +224,7 @@ def test_the_size_of_the_microbatches_does_not_matter(untrained, critic, algorit
         assert others == pytest.approx(result, rel=1e-4, abs=1e-6)
         for name, value in whole.items():
             torch.testing.assert_close(parts[name], value, atol=1e-5, rtol=1e-4, msg=name)
-
-
-def test_short_rows_are_read_together_up_to_the_tokens_of_a_pass():
+    # Short rows are read together up to the tokens of a pass.
     config = LearnConfig(microbatch=8, microbatch_tokens=1000)
     assert [config.rows_per_pass(longest) for longest in (20, 125, 126, 4000)] == [50, 8, 8, 8]
 
@@ -311,12 +300,8 @@ def test_without_advantage_and_bonus_nothing_moves(model):
 
 
 def optimizer_state(learner):
-    return [
-        value.clone()
-        for optimizer in learner.optimizers.values()
-        for state in optimizer.state_dict()["state"].values()
-        for value in state.values()
-    ]
+    states = (state for each in learner.optimizers.values() for state in each.state_dict()["state"].values())
+    return [value.clone() for state in states for value in state.values()]
 
 
 NAN = float("nan")
@@ -337,9 +322,8 @@ def test_an_update_that_is_not_finite_is_refused_and_nothing_has_changed(model, 
         bad.old_logprobs[place] = NAN
     else:
         bad.rewards[place] = NAN if what == "reward" else float("inf")
-    with pytest.raises(
-        TrainingDiverged, match=r"policy_loss.* became NaN or infinite, and the step|wanted finite advantages"
-    ):
+    facts = r"policy_loss.* became NaN or infinite, and the step|wanted finite advantages"
+    with pytest.raises(TrainingDiverged, match=facts):
         learner.update(bad)
     now = model.state_dict() | ({} if critic is None else critic.state_dict())
     assert all(torch.equal(parameters[name], value) for name, value in now.items())
@@ -351,9 +335,8 @@ def test_an_update_that_is_not_finite_is_refused_and_nothing_has_changed(model, 
 
 def test_an_estimator_of_ones_own_takes_the_place_of_the_algorithms(model):
     batch = make_batch(model, spread=0.0)
-    learner = Learner(
-        model, None, replace(CONFIG, lr=1e-9), temperature=TEMPERATURE, estimator=lambda batch: 3.0 * batch.sampled
-    )
+    settings = {"temperature": TEMPERATURE, "estimator": lambda batch: 3.0 * batch.sampled}
+    learner = Learner(model, None, replace(CONFIG, lr=1e-9), **settings)
     assert learner.update(batch)["policy_loss"] == pytest.approx(-3.0, abs=1e-5)
 
 
@@ -364,12 +347,8 @@ def test_the_weights_for_an_engine_name_a_tied_head_as_well(model):
     assert "lm_head.weight" not in dict(model.named_parameters())
 
 
-FEW_WAYS = [
-    ("padded", {}, 3),
-    ("packed", {}, 1),
-    ("shared", {}, 8),
-    ("shared", {"logits": "parts", "recompute": True}, 3),
-]
+RECOMPUTED = {"logits": "parts", "recompute": True}
+FEW_WAYS = [("padded", {}, 3), ("packed", {}, 1), ("shared", {}, 8), ("shared", RECOMPUTED, 3)]
 ALL_WAYS = [
     (layout, more, microbatch)
     for layout in ("padded", "packed", "shared", "auto")
@@ -399,27 +378,15 @@ def six_steps(settings, microbatch, *, layout="padded", **case):
     return torch.cat([parameter.detach().flatten() for parameter in parameters]), metrics
 
 
-EVERYTHING = Objective(
-    ratio="sequence_mean",
-    clip_low=0.01,
-    clip_high=0.01,
-    kl_weight=0.1,
-    mismatch="truncate",
-    mismatch_level="sequence",
-    imitation=0.1,
-    searched_weight=0.5,
-)
-
-
+TERMS = {"kl_weight": 0.1, "imitation": 0.1, "searched_weight": 0.5, "clip_low": 0.01, "clip_high": 0.01}
+EVERYTHING = Objective(ratio="sequence_mean", mismatch="truncate", mismatch_level="sequence", **TERMS)
 CASES = pytest.mark.parametrize(
     "case", [{}, {"algorithm": "ppo"}, {"objective": EVERYTHING, "old_logprobs": "learner"}], ids=["grpo", "ppo", "all"]
 )
 
 
 @CASES
-@pytest.mark.parametrize(
-    "ways", [pytest.param(FEW_WAYS, id="few"), pytest.param(ALL_WAYS, id="every", marks=pytest.mark.deep)]
-)
+@pytest.mark.parametrize("ways", [FEW_WAYS, deep(ALL_WAYS)], ids=["few", "every"])
 def test_how_rows_are_read_does_not_matter(case, ways):
     wanted, metrics = six_steps({}, 100, **case)
     start = torch.cat([parameter.detach().flatten() for parameter in random_model("qwen2").parameters()])
@@ -454,12 +421,8 @@ def test_the_samplers_probabilities_correct_the_learners():
     # The sampler's probability of every token is e^-0.5 times the learner's.
     batch = replace(batch, old_logprobs=batch.old_logprobs - 0.5 * batch.sampled)
     objective = Objective(mismatch="truncate", mismatch_high=1.2, entropy=0.0)
-    learner = Learner(
-        policy,
-        None,
-        replace(CONFIG, old_logprobs="learner", lr=1e-9, objective=objective),
-        estimator=lambda batch: 1.0 * batch.sampled,
-    )
+    config = replace(CONFIG, old_logprobs="learner", lr=1e-9, objective=objective)
+    learner = Learner(policy, None, config, estimator=lambda batch: 1.0 * batch.sampled)
     result = learner.update(batch)
     assert result["mismatch_kl"] == pytest.approx(-0.5, abs=1e-4)
     assert result["mismatch_cut"] == pytest.approx(1.0, abs=1e-5)

@@ -70,10 +70,11 @@ def test_those_that_compare_returns_are_verls_but_for_groups_of_one(name, ours, 
 
 
 @pytest.mark.parametrize("given", ["even", "ragged"])
-def test_with_raw_returns_for_those_alone_groups_of_one_are_verls_too(given):
+def test_with_raw_returns_groups_of_one_are_verls_too_and_so_is_reinforce_plus_plus(given):
     batch = batch_of_input(given)
     actual = estimate(batch, Contrast(scale="std", alone="raw"))
     check(batch, actual, VERL["advantages"][given]["grpo"])
+    check(batch, reinforce_pp(batch, subtract="nothing"), VERL["advantages"][given]["reinforce_pp"])
 
 
 @pytest.mark.parametrize(
@@ -82,12 +83,6 @@ def test_with_raw_returns_for_those_alone_groups_of_one_are_verls_too(given):
 def test_those_that_compare_returns_are_trls(name, ours):
     batch = batch_of_input("even")
     assert by_trajectory(batch, ours(batch)) == pytest.approx(TRL["advantages"][name], abs=2e-5)
-
-
-@pytest.mark.parametrize("given", ["even", "ragged"])
-def test_reinforce_plus_plus_is_verls(given):
-    batch = batch_of_input(given)
-    check(batch, reinforce_pp(batch, subtract="nothing"), VERL["advantages"][given]["reinforce_pp"])
 
 
 def test_reinforce_plus_plus_with_the_groups_mean_is_verls_where_no_group_is_of_one():
@@ -127,10 +122,8 @@ def test_gigpo_is_that_of_verl_agent(given, settings, name):
     batch = batch_of_input(given)
     actual = gigpo(batch, alone="raw", **settings)
     expected = iter(recorded("verl_agent")["advantages"][given][name])
-    per_token = [
-        [number for turn in case["turns"] for number in [next(expected)] * turn["tokens"]] for case in INPUTS[given]
-    ]
-    check(batch, actual, per_token)
+    sizes = [[turn["tokens"] for turn in case["turns"]] for case in INPUTS[given]]
+    check(batch, actual, [[number for size in row for number in [next(expected)] * size] for row in sizes])
 
 
 @pytest.mark.parametrize(("weighting", "strategy"), [("average", "average"), ("size", "group_size")])
@@ -194,9 +187,8 @@ def test_a_loss_and_its_gradient_are_trls(name):
     turn, sequence = units()
     advantages = given("row_advantages")[:, None].expand(4, 7) if name == "gspo" else given("advantages")
     now = given("now").requires_grad_()
-    terms = Given(
-        given("old"), advantages, weights(objective.aggregation), turn, sequence, reference_logprobs=given("reference")
-    )
+    shares = weights(objective.aggregation)
+    terms = Given(given("old"), advantages, shares, turn, sequence, reference_logprobs=given("reference"))
     result = policy_loss(objective, now, given("entropy"), terms)
     assert result.loss.item() == pytest.approx(recorded["loss"], abs=1e-6)
     result.loss.backward()
@@ -217,20 +209,11 @@ def test_in_the_recorded_cases_bounds_are_met():
 @pytest.mark.parametrize("mode", LOSSES_OF_TRL["mismatch"])
 def test_weights_for_another_sampler_are_trls(mode):
     level, _, action = mode.partition("_")
-    settings, recorded = (
-        LOSSES_OF_TRL["mismatch"][mode]["settings"],
-        torch.tensor(LOSSES_OF_TRL["mismatch"][mode]["weights"]),
-    )
+    case = LOSSES_OF_TRL["mismatch"][mode]
+    settings, recorded = case["settings"], torch.tensor(case["weights"])
+    low, high = (settings[f"vllm_importance_sampling_clip_{end}"] for end in ("min", "max"))
     turn, sequence = units()
-    result = mismatch_weights(
-        given("old"),
-        given("sampler"),
-        turn=turn,
-        sequence=sequence,
-        mode=action,
-        level=level,
-        low=settings["vllm_importance_sampling_clip_min"],
-        high=settings["vllm_importance_sampling_clip_max"],
-    )
+    choices = {"turn": turn, "sequence": sequence, "mode": action, "level": level, "low": low, "high": high}
+    result = mismatch_weights(given("old"), given("sampler"), **choices)
     assert torch.allclose(result.weight[SAMPLED], recorded.expand(4, 7)[SAMPLED], atol=1e-6)
     assert 0 < result.cut[SAMPLED].float().mean() < 1

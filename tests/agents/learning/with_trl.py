@@ -31,29 +31,13 @@ from tsr_gym.agents.learning.settings import Objective
 
 TEMPERATURE = 0.7
 # Two turns in one row, with two tokens of the environment between them; answers of one, two and four tokens.
-ONE_ROW = (
-    Group(
-        0,
-        (
-            episode(turn([1, 2], [30, 31, 32], 0.0, 0, 0, 0), turn([1, 2, 30, 31, 32, 9, 8], [33], 1.0, 0)),
-            episode(turn([1, 2], [34], 0.25, 0)),
-            episode(turn([1, 2], [35, 36], -0.5, 0, 0)),
-        ),
-    ),
-    Group(1, (episode(turn([5, 6, 7], [40, 41, 42, 43], 2.0, 0, 0, 0, 0)), episode(turn([5, 6, 7], [44], 0.5, 0)))),
-)
+LONG = episode(turn([1, 2], [30, 31, 32], 0.0, 0, 0, 0), turn([1, 2, 30, 31, 32, 9, 8], [33], 1.0, 0))
+SHORT = episode(turn([1, 2], [34], 0.25, 0)), episode(turn([1, 2], [35, 36], -0.5, 0, 0))
+OTHERS = episode(turn([5, 6, 7], [40, 41, 42, 43], 2.0, 0, 0, 0, 0)), episode(turn([5, 6, 7], [44], 0.5, 0))
+ONE_ROW = Group(0, (LONG, *SHORT)), Group(1, OTHERS)
 # One trajectory of three rows and one of a single row.
-ROW_PER_TURN = (
-    Group(
-        0,
-        (
-            episode(
-                turn([1, 2], [30, 31], 0.0, 0, 0), turn([8], [32], 0.0, 0), turn([9, 9], [33, 34, 35], 1.0, 0, 0, 0)
-            ),
-            episode(turn([1, 2], [36, 37], -0.5, 0, 0)),
-        ),
-    ),
-)
+THREE = turn([1, 2], [30, 31], 0.0, 0, 0), turn([8], [32], 0.0, 0), turn([9, 9], [33, 34, 35], 1.0, 0, 0, 0)
+ROW_PER_TURN = (Group(0, (episode(*THREE), episode(turn([1, 2], [36, 37], -0.5, 0, 0)))),)
 
 
 @pytest.fixture(scope="module")
@@ -64,32 +48,10 @@ def model():
 @pytest.fixture(scope="module")
 def make_trainer(tmp_path_factory):
     """Return a function that makes TRL's trainer of a model with a loss type."""
-    from datasets import Dataset
-    from trl import GRPOConfig, GRPOTrainer
 
     def make(model, loss_type):
-        settings = GRPOConfig(
-            str(tmp_path_factory.mktemp("trl")),
-            loss_type=loss_type,
-            beta=0.0,
-            epsilon=0.2,
-            epsilon_high=0.28,
-            temperature=TEMPERATURE,
-            num_generations=2,
-            per_device_train_batch_size=2,
-            use_cpu=True,
-            bf16=False,
-            report_to="none",
-        )
-        trainer = GRPOTrainer(
-            model,
-            reward_funcs=lambda completions, **columns: [0.0] * len(completions),
-            args=settings,
-            train_dataset=Dataset.from_dict({"prompt": ["nothing"]}),
-            processing_class=chatml_tokenizer(),
-        )
-        trainer.model.eval()
-        return trainer
+        settings = {"loss_type": loss_type, "temperature": TEMPERATURE}
+        return grpo_trainer(tmp_path_factory.mktemp("trl"), model=model, **settings)
 
     return make
 
@@ -195,22 +157,15 @@ def shared_inputs():
     }
 
 
-def grpo_trainer(folder, *, beta=0.0, **settings):
+def grpo_trainer(folder, *, beta=0.0, model=None, **settings):
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 
     common = {"epsilon": 0.2, "epsilon_high": 0.28, "max_completion_length": LONGEST, "num_generations": 2}
-    config = GRPOConfig(
-        str(folder),
-        beta=0.0,
-        **{**common, **settings},
-        per_device_train_batch_size=4,
-        use_cpu=True,
-        bf16=False,
-        report_to="none",
-    )
+    machine = {"use_cpu": True, "bf16": False, "report_to": "none", "per_device_train_batch_size": 4}
+    config = GRPOConfig(str(folder), beta=0.0, **machine, **common | settings)
     trainer = GRPOTrainer(
-        random_qwen2(chatml_tokenizer(), context=64),
+        model or random_qwen2(chatml_tokenizer(), context=64),
         reward_funcs=lambda completions, **columns: [0.0] * len(completions),
         args=config,
         train_dataset=Dataset.from_dict({"prompt": ["nothing"]}),
@@ -229,20 +184,12 @@ def grpo_numbers(folder, inputs, **settings):
     trainer = grpo_trainer(folder, **settings)
     trainer._get_per_token_logps_and_entropies = lambda *args, **more: (now, given["entropy"], None)
     one_per_row = settings.get("importance_sampling_level") == "sequence"
-    loss = trainer._compute_loss(
-        trainer.model,
-        {
-            "prompt_ids": torch.ones(4, 2, dtype=torch.int64),
-            "prompt_mask": torch.ones(4, 2, dtype=torch.int64),
-            "completion_ids": torch.ones(4, 7, dtype=torch.int64),
-            "completion_mask": given["present"],
-            "tool_mask": given["said"],
-            "advantages": given["row_advantages"] if one_per_row else given["advantages"],
-            "old_per_token_logps": given["old"],
-            "ref_per_token_logps": given["reference"],
-            "num_items_in_batch": given["said"].sum(),
-        },
-    )
+    batch = {name: torch.ones(4, 2, dtype=torch.int64) for name in ("prompt_ids", "prompt_mask")}
+    batch |= {"completion_ids": torch.ones(4, 7, dtype=torch.int64), "completion_mask": given["present"]}
+    batch |= {"old_per_token_logps": given["old"], "ref_per_token_logps": given["reference"]}
+    batch |= {"tool_mask": given["said"], "num_items_in_batch": given["said"].sum()}
+    batch["advantages"] = given["row_advantages"] if one_per_row else given["advantages"]
+    loss = trainer._compute_loss(trainer.model, batch)
     loss.backward()
     return {"settings": settings, "loss": loss.item(), "gradient": now.grad.tolist()}
 
@@ -257,16 +204,8 @@ def mismatch_numbers(folder, inputs, mode):
     def cut(values):
         return [row[:length] for row, length in zip(values.tolist(), lengths, strict=True)]
 
-    trainer._generate = lambda prompts: (
-        [[5, 6]] * 4,
-        [[7] * length for length in lengths],
-        cut(given["said"]),
-        ["..."] * 4,
-        cut(given["sampler"]),
-        {},
-        None,
-        None,
-    )
+    tokens = [[5, 6]] * 4, [[7] * length for length in lengths], cut(given["said"])
+    trainer._generate = lambda prompts: (*tokens, ["..."] * 4, cut(given["sampler"]), {}, None, None)
     trainer._get_per_token_logps_and_entropies = lambda *args, **more: (given["old"], None, None)
     made = trainer._generate_and_score_completions([{"prompt": "nothing"}] * 4)
     return {"settings": {"mode": mode, **BOUNDS}, "weights": made["importance_sampling_ratio"].tolist()}

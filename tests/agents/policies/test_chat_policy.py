@@ -40,10 +40,7 @@ def played(policy, turns=3):
 def test_the_first_prompt_is_what_the_template_writes_and_the_forced_beginning(tokenizer):
     env = rooms(4)
     text = tokenizer.apply_chat_template(
-        [
-            {"role": "system", "content": PROMPT.system},
-            {"role": "user", "content": PROMPT.turn(env.tree.nodes[0])},
-        ],
+        [{"role": "system", "content": PROMPT.system}, {"role": "user", "content": PROMPT.turn(env.tree.nodes[0])}],
         tokenize=False,
         add_generation_prompt=True,
     )

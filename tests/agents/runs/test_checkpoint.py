@@ -1,5 +1,6 @@
 """Checkpoints: all state is restored bit for bit, and damage, gaps and full disks are errors that change nothing."""
 
+import copy
 import errno
 import json
 import resource
@@ -44,13 +45,23 @@ def same(first, second):
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
-@pytest.fixture
-def run(tmp_path, chat_model):
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory, chat_model):
     """A run after one update with a checkpoint, and the learner that it was made from."""
     policy, learner = learner_of(chat_model)
     learner.update(make_batch(policy.model), seed=1)
-    save_checkpoint(tmp_path, policy, learner, Progress(3, 24, 999))
-    return tmp_path, policy, learner
+    folder = tmp_path_factory.mktemp("saved")
+    save_checkpoint(folder, policy, learner, Progress(3, 24, 999))
+    return folder, policy, learner
+
+
+@pytest.fixture
+def run(saved, tmp_path):
+    """A copy of the saved run and of its learner, which a test may change."""
+    folder, policy, learner = saved
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    copied = copy.deepcopy({"model": policy.model, "learner": learner})
+    return tmp_path, policy._replace(model=copied["model"]), copied["learner"]
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "grpo"])
@@ -82,6 +93,8 @@ def test_the_model_in_a_checkpoint_can_be_loaded_like_any_other(tmp_path, base_m
     assert again.tokenizer.chat_template == policy.tokenizer.chat_template
     folder, policy, learner = run
     file = folder / "checkpoints" / "000003" / "progress.json"
+    counts = {"update": 3, "tasks": 24, "sampled_tokens": 999, "prompt_tokens": 0, "optimizer_steps": 0}
+    assert json.loads(file.read_text()) == counts
     before = file.stat().st_mtime_ns
     save_checkpoint(folder, policy, learner, Progress(3, 25, 1000))
     assert file.stat().st_mtime_ns == before
@@ -104,9 +117,8 @@ def test_a_missing_or_damaged_file_is_named(run, name, harm):
         file.unlink()
     else:
         middle = len(data) // 2
-        file.write_bytes(
-            data[:middle] if harm == "cut" else data[:middle] + bytes([data[middle] ^ 4]) + data[middle + 1 :]
-        )
+        rest = b"" if harm == "cut" else bytes([data[middle] ^ 4]) + data[middle + 1 :]
+        file.write_bytes(data[:middle] + rest)
     before = everything(policy, learner)
     with pytest.raises(CheckpointError, match=rf"{name}: missing or damaged: delete 000003 and resume"):
         load_checkpoint(path, learner)
@@ -204,18 +216,6 @@ def test_a_half_written_checkpoint_of_a_killed_run_is_replaced(run):
     assert not (folder / "checkpoints" / "000004" / "junk").exists()
 
 
-def test_progress_is_plain_json(run):
-    folder, *_ = run
-    text = (folder / "checkpoints" / "000003" / "progress.json").read_text()
-    assert json.loads(text) == {
-        "update": 3,
-        "tasks": 24,
-        "sampled_tokens": 999,
-        "prompt_tokens": 0,
-        "optimizer_steps": 0,
-    }
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -229,10 +229,12 @@ def test_progress_is_plain_json(run):
 def test_a_checkpoint_with_counts_that_are_no_numbers_is_refused_and_changes_nothing(run, name, text):
     folder, policy, learner = run
     path = folder / "checkpoints" / "000003"
-    files.write_folder(
-        folder / "checkpoints" / "000004",
-        lambda new: (shutil.copytree(path, new, dirs_exist_ok=True), (new / name).write_text(text)),
-    )
+
+    def write(new):
+        shutil.copytree(path, new, dirs_exist_ok=True)
+        (new / name).write_text(text)
+
+    files.write_folder(folder / "checkpoints" / "000004", write)
     learner.update(make_batch(policy.model), seed=2)
     before = everything(policy, learner)
     with pytest.raises(CheckpointError, match=r"000004: not a checkpoint of this run"):

@@ -25,12 +25,6 @@ def engine_of(model, temperature=0.8):
     return TransformersEngine(model, stop_ids=[5], max_tokens=50, temperature=temperature)
 
 
-def test_an_engine_of_the_same_weights_agrees_to_rounding(model):
-    parity = probe(engine_of(model), model, temperature=0.8)
-    assert parity.difference < 1e-4
-    assert parity.engine < 0
-
-
 def test_both_numbers_are_those_of_one_token_of_a_fixed_prompt(model):
     other = copy.deepcopy(model)
     with torch.no_grad():
@@ -44,9 +38,8 @@ def test_both_numbers_are_those_of_one_token_of_a_fixed_prompt(model):
             logits = model(torch.tensor([[*prompt, *answer.token_ids]])).logits[0, len(prompt) - 1 : -1] / 0.8
         own = [float(row.log_softmax(0)[token]) for row, token in zip(logits, answer.token_ids, strict=True)]
         pairs += zip(answer.logprobs, own, strict=True)
-    assert (parity.engine, parity.learner) == pytest.approx(
-        max(pairs, key=lambda pair: abs(pair[0] - pair[1])), abs=1e-4
-    )
+    worst = max(pairs, key=lambda pair: abs(pair[0] - pair[1]))
+    assert (parity.engine, parity.learner) == pytest.approx(worst, abs=1e-4)
     assert parity.difference > 0.01
 
 
@@ -59,6 +52,7 @@ def test_a_stale_cache_is_noticed(model):
     own = copy.deepcopy(model)
     engine = engine_of(own)
     assert probe(engine, own, temperature=0.8).difference < 1e-4
+    assert probe(engine, own, temperature=0.8).engine < 0
     for parameter in own.parameters():
         # The engine itself notices changes that PyTorch counts; these are none.
         parameter.data.mul_(0.95)
@@ -117,9 +111,8 @@ def test_a_run_with_a_stale_engine_stops_with_both_numbers_and_a_checkpoint(base
     if tolerance is not None:
         assert trainer.run()
         return
-    with pytest.raises(
-        EngineFailed, match=r"log-probability -[\d.]+ and the learner -[\d.]+: wanted .* at most 0\.001"
-    ):
+    facts = r"log-probability -[\d.]+ and the learner -[\d.]+: wanted .* at most 0\.001"
+    with pytest.raises(EngineFailed, match=facts):
         trainer.run()
     assert trainer.progress.update == 1
     assert [path.name for path in checkpoints(tmp_path / "run")] == ["000000", "000001"]

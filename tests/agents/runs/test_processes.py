@@ -36,16 +36,8 @@ CPU = torch.device("cpu")
 STEPS, STOP = 5, 2
 ALL = 999
 # Norms of gradients are far above this, so that a wrong norm would show.
-CONFIG = LearnConfig(
-    lr=1e-3,
-    critic_lr=1e-3,
-    grad_clip=0.01,
-    minibatch=ALL,
-    microbatch=ALL,
-    microbatch_tokens=1,
-    old_logprobs="learner",
-    critic_gradient=0.5,
-)
+SIZES = {"minibatch": ALL, "microbatch": ALL, "microbatch_tokens": 1}
+CONFIG = LearnConfig(lr=1e-3, critic_lr=1e-3, grad_clip=0.01, **SIZES, old_logprobs="learner", critic_gradient=0.5)
 TOLERANCE = 1e-4
 
 # Changes of the configuration, and the layout.
@@ -74,11 +66,8 @@ def begun(processes, folder, **changes):
         restore_adapter(policy.model, folder)
     critic = None
     if config.algorithm == "ppo":
-        critic = (
-            Critic.on(policy.model, gradient=config.critic_gradient)
-            if config.critic == "head"
-            else load_critic(folder, device=CPU)
-        )
+        on_policy = config.critic == "head"
+        critic = Critic.on(policy.model, gradient=0.5) if on_policy else load_critic(folder, device=CPU)
     reference = frozen_reference(policy) if config.objective.kl_weight else None
     return policy, Learner(policy.model, critic, config, reference=reference, processes=processes)
 
@@ -185,12 +174,10 @@ def test_two_processes_learn_what_one_does(chat_model, start, expected, names):
 
 @pytest.mark.parametrize("part", some(TRAINED_PARTS, ["head"]))
 def test_two_processes_learn_what_one_does_with_adapters_heads_and_references(chat_model, part):
-    learned, _ = together(2, trained, chat_model, TRAINED_PARTS[part])[0]
-    check_same(
-        learned,
-        trained(ALONE, chat_model, TRAINED_PARTS[part])[0],
-        parameters(begun(ALONE, chat_model, **TRAINED_PARTS[part])[1]),
-    )
+    changes = TRAINED_PARTS[part]
+    learned, _ = together(2, trained, chat_model, changes)[0]
+    began = parameters(begun(ALONE, chat_model, **changes)[1])
+    check_same(learned, trained(ALONE, chat_model, changes)[0], began)
 
 
 @pytest.mark.deep
@@ -224,10 +211,8 @@ def test_a_run_resumes_with_another_number_of_processes(chat_model, tmp_path, st
 @pytest.mark.parametrize("part", some(TRAINED_PARTS, []))
 def test_two_processes_resume_with_adapters_heads_and_references(chat_model, tmp_path, part):
     in_world(2, stopped, chat_model, tmp_path, TRAINED_PARTS[part])
-    (learned, other), ((whole, _), _) = (
-        in_world(2, gone_on, tmp_path, TRAINED_PARTS[part]),
-        in_world(2, trained, chat_model, TRAINED_PARTS[part]),
-    )
+    learned, other = in_world(2, gone_on, tmp_path, TRAINED_PARTS[part])
+    (whole, _), _ = in_world(2, trained, chat_model, TRAINED_PARTS[part])
     if part != "kl":
         # These tests resume with a new copy of the policy as the reference.
         assert all(torch.equal(learned[name], whole[name]) for name in whole)
@@ -261,10 +246,11 @@ def train(processes, config, model_dir, stops=None):
     """Train and return the events that this process saw; the process `stops` asks to stop after each update."""
     seen = []
     trainer = start_run(config, model_dir, processes)
-    finished = trainer.run(
-        watch=lambda event, record: seen.append((event, record["step"])), stop=lambda: processes.rank == stops
-    )
-    return finished, seen
+
+    def watch(event, record):
+        seen.append((event, record["step"]))
+
+    return trainer.run(watch=watch, stop=lambda: processes.rank == stops), seen
 
 
 def go_on(processes, run, updates):
@@ -283,10 +269,10 @@ def check_equal_runs(run, other):
         for line, expected in zip(records(run, name), records(other, name), strict=True):
             assert line.keys() == expected.keys()
             # Several processes sample by transformers, which saves fewer prompt tokens than the engine of one process.
-            for key, value in ((key, value) for key, value in expected.items() if key != "prompt_tokens_saved"):
-                assert line[key] == (pytest.approx(value, rel=1e-3, abs=1e-4) if isinstance(value, float) else value), (
-                    key
-                )
+            for key in expected.keys() - {"prompt_tokens_saved"}:
+                value = expected[key]
+                near = pytest.approx(value, rel=1e-3, abs=1e-4) if isinstance(value, float) else value
+                assert line[key] == near, key
     ours, theirs = weights(run), weights(other)
     assert all(torch.allclose(ours[name], theirs[name], atol=1e-4) for name in theirs)
 
@@ -338,20 +324,14 @@ def torchrun(log, *args):
     """Start the `tsr` command in two processes that torchrun looks after; their output goes into a folder."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command += ["--log-dir", str(log), "--redirects", "3", "-m", "tsr_gym", *map(str, args)]
-    return subprocess.Popen(
-        command,
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"},
-    )
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
 
 
 def workers(process):
     """Return the ids of the processes that torchrun started, by rank."""
-    children = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True, check=True
-    )
+    command = ["ps", "-o", "pid=", "--ppid", str(process.pid)]
+    children = subprocess.run(command, capture_output=True, text=True, check=True)
     by_rank = {}
     for pid in map(int, children.stdout.split()):
         with open(f"/proc/{pid}/environ", "rb") as file:

@@ -16,39 +16,24 @@ from tsr_gym.agents.runs.progress import Progress, counted, lr_scale, share_done
         # The last group exceeded the limit.
         (Progress(update=3, sampled_tokens=1100), RunConfig(updates=12, total_tokens=1000), 1.0),
         (Progress(), RunConfig(updates=0), 0.0),
-        (
-            Progress(update=3, sampled_tokens=200, prompt_tokens=3000),
-            RunConfig(total_tokens=1000, prompt_price=0.1),
-            0.5,
-        ),
+        (Progress(3, sampled_tokens=200, prompt_tokens=3000), RunConfig(total_tokens=1000, prompt_price=0.1), 0.5),
     ],
 )
 def test_the_share_done_is_of_the_tokens_or_without_a_total_of_the_updates(progress, run, wanted):
     assert share_done(progress, run) == wanted
 
 
-@pytest.mark.parametrize(
-    ("share", "wanted"), [(0.0, 1.0), (0.5, 1.0), (0.6, 0.8), (0.75, 0.5), (0.95, 0.1), (1.0, 0.1)]
-)
-def test_learning_rates_fall_in_a_straight_line_to_their_floor(share, wanted):
-    assert lr_scale(share, LearnConfig(lr_decay_from=0.5)) == pytest.approx(wanted)
-
-
-def test_without_a_decay_learning_rates_stay():
+def test_learning_rates_fall_in_a_straight_line_to_their_floor_if_they_are_to():
+    config = LearnConfig(lr_decay_from=0.5)
+    scales = [lr_scale(share, config) for share in (0.0, 0.5, 0.6, 0.75, 0.95, 1.0)]
+    assert scales == pytest.approx([1.0, 1.0, 0.8, 0.5, 0.1, 0.1])
     assert {lr_scale(share, LearnConfig()) for share in (0.0, 0.5, 1.0)} == {1.0}
 
 
-@pytest.mark.parametrize(
-    ("prices", "wanted"),
-    [
-        ({}, 300),
-        ({"prompt_price": 0.1}, 300 + 200),
-        ({"sampled_price": 0, "prompt_price": 1}, 2000),
-        ({"sampled_price": 4, "prompt_price": 0.5}, 1200 + 1000),
-    ],
-)
-def test_tokens_count_at_their_prices(prices, wanted):
-    assert counted(Budget(sampled_tokens=300, prompt_tokens=2000), RunConfig(**prices)) == wanted
+def test_tokens_count_at_their_prices():
+    spent = Budget(sampled_tokens=300, prompt_tokens=2000)
+    assert counted(spent, RunConfig()) == 300
+    assert counted(spent, RunConfig(sampled_price=4, prompt_price=0.5)) == 1200 + 1000
 
 
 @pytest.mark.parametrize(

@@ -40,17 +40,10 @@ def test_an_update_without_trajectories_has_a_line_without_means():
 
 def test_a_run_whose_searches_return_nothing_continues_and_records_that(base_model, tmp_path):
     for keep in ("none", "uncertainty"):
-        run = trained(
-            tmp_path / keep,
-            base_model,
-            search={"search": f"{__name__}:silent"},
-            lessons={"filter": keep},
-            run={"updates": 2, "eval_instances": 2},
-        )
-        lines = records(run)
-        assert [(line["step"], line["success"], line["trajectories"], line["groups"]) for line in lines] == [
-            *[(1, None, 0, 2), (2, None, 0, 2)]
-        ]
+        changes = {"search": {"search": f"{__name__}:silent"}, "lessons": {"filter": keep}}
+        run = trained(tmp_path / keep, base_model, **changes, run={"updates": 2, "eval_instances": 2})
+        facts = [[line[name] for name in ("step", "success", "trajectories", "groups")] for line in records(run)]
+        assert facts == [[1, None, 0, 2], [2, None, 0, 2]]
 
 
 def test_an_update_without_trajectories_is_printed_without_means():

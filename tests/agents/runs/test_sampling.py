@@ -37,6 +37,10 @@ class Counting(States):
 COUNTING = "tests.agents.runs.test_sampling:Counting"
 
 
+def keys(starts):
+    return [start and start.key for start in starts]
+
+
 def searched(count=24):
     """Return groups and trees of plain play on the lake, where some episodes reach the goal."""
     return collector(SearchConfig(trajectories=12), "FrozenLake").collect(0, count)
@@ -82,10 +86,8 @@ def test_the_start_states_of_a_run_are_in_its_checkpoints(tmp_path):
     states.keep(searched())
     states.save(tmp_path)
     again.load(tmp_path)
-    assert [state.key for state in again.bank] == [state.key for state in states.bank]
-    assert [start and start.key for start in again.choose(7, 2)] == [
-        start and start.key for start in states.choose(7, 2)
-    ]
+    assert keys(again.bank) == keys(states.bank)
+    assert keys(again.choose(7, 2)) == keys(states.choose(7, 2))
 
 
 @pytest.mark.parametrize("source", ["states", COUNTING])
@@ -101,9 +103,7 @@ def test_start_states_read_from_a_checkpoint_continue_as_without_it(source, tmp_
         again = StartStates(2, seed=3, source=source)
         again.load(folder)
         starts = whole.choose(6 * update, 6)
-        assert [start and start.key for start in again.choose(6 * update, 6)] == [
-            start and start.key for start in starts
-        ]
+        assert keys(again.choose(6 * update, 6)) == keys(starts)
         begun += sum(start is not None for start in starts)
         collected = own.collect(6 * update, 6, starts)
         whole.keep(collected, 6 * update)
@@ -167,8 +167,6 @@ def test_a_run_with_start_states_resumes_bit_for_bit(source, base_model, tmp_pat
     whole = trained(tmp_path / "whole", base_model, **changes)
     assert len(records(whole)) == 4
     assert (whole / "checkpoints" / "000004" / FILE).is_file()
-    from tsr_gym.agents.runs.trainer import resume_run
-
     half = trained(tmp_path / "half", base_model, **{**changes, "run": {"updates": 2, "checkpoint_every": 1}})
     assert resume_run(half, updates=4).run()
     assert result(half) == result(whole)

@@ -65,11 +65,9 @@ def test_the_instances_that_were_solved_first_are_dropped_first(monkeypatch):
 @pytest.mark.parametrize("count", [0, 3])
 def test_a_store_is_in_its_checkpoint(count, tmp_path):
     store, again = (SolutionStore(StoreConfig(solutions=2)) for _ in range(2))
-    groups = [
-        Group(task, tuple(episode(turn([1], [task, n]), turn([3] * n, [4]), by="beam") for n in (1, 2)))
-        for task in range(count)
-    ]
-    store.keep(groups)
+    for task in range(count):
+        ways = (episode(turn([1], [task, n]), turn([3] * n, [4]), by="beam") for n in (1, 2))
+        store.keep([Group(task, tuple(ways))])
     store.save(tmp_path)
     again.load(tmp_path)
     assert rows(again) == rows(store)

@@ -1,6 +1,5 @@
 """Trainer: a run repeats bit for bit, and a run that was stopped or killed continues as if it had not been."""
 
-import errno
 import json
 import os
 import shutil
@@ -11,17 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.agents.runs.test_checkpoint import STATE, small_disk
 from tests.agents.runs.test_log import another_process
-from tests.agents.short_runs import (
-    UPDATES,
-    command,
-    files_of,
-    finish,
-    records,
-    result,
-    short_run,
-    train_flags,
-    trained,
-)
+from tests.agents.short_runs import UPDATES, command, files_of, finish, records, result, short_run, train_flags, trained
 from tests.agents.tiny import save_chat_model
 from tsr_gym import CheckpointError, ConfigError, EngineFailed, PromptTooLong, TrainingDiverged, Tree
 from tsr_gym.agents.config import TrainConfig
@@ -43,15 +32,8 @@ def start(out, model_dir, **changes):
 
 
 def test_a_run_leaves_a_folder_with_everything_in_it(undisturbed, base_model):
-    assert {path.name for path in undisturbed.iterdir()} == {
-        "run.toml",
-        "run_id",
-        "metrics.jsonl",
-        "evaluations.jsonl",
-        "trees",
-        "checkpoints",
-        "tensorboard",
-    }
+    names = {"run.toml", "run_id", "metrics.jsonl", "evaluations.jsonl", "trees", "checkpoints", "tensorboard"}
+    assert {path.name for path in undisturbed.iterdir()} == names
     assert TrainConfig.load(undisturbed) == short_run(undisturbed, base_model)
     lines = [json.loads(line) for line in (undisturbed / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3, 4, 5]
@@ -68,23 +50,26 @@ def test_a_run_leaves_a_folder_with_everything_in_it(undisturbed, base_model):
 
 
 def test_the_metrics_count_what_was_done(undisturbed):
-    lines = records(undisturbed)
-    for before, line in zip([{"sampled_tokens_total": 0}, *lines], lines, strict=False):
+    lines, counted = records(undisturbed), ("sampled_tokens", "prompt_tokens", "optimizer_steps")
+    for before, line in zip([dict.fromkeys([f"{name}_total" for name in counted], 0), *lines], lines, strict=False):
+        for name in counted:
+            assert line[f"{name}_total"] == before[f"{name}_total"] + line[name]
         assert (line["groups"], line["groups_kept"], line["trajectories"]) == (2, 2, 6)
         assert line["per_instance"] == "3 rollouts"
-        assert line["sampled_tokens_total"] == before["sampled_tokens_total"] + line["sampled_tokens"]
         # Without search every sampled token is of a trajectory, and every turn is a step.
         assert line["sampled_tokens"] == pytest.approx(6 * line["response_length"])
         assert line["env_steps"] == pytest.approx(6 * line["turns"])
         assert 1 <= line["model_calls"] <= 5
         assert line["grad_norm"] > 0
+    assert records(undisturbed, "evaluations")[-1]["prompt_tokens_total"] == line["prompt_tokens_total"] > 0
+    progress = resume_run(undisturbed).progress
+    assert [getattr(progress, name) for name in counted] == [line[f"{name}_total"] for name in counted]
+    assert Progress(**{"update": 3, "tasks": 6, "sampled_tokens": 99}).prompt_tokens == 0
 
 
 def test_saved_trees_can_be_read_and_are_of_the_update_they_are_named_after(undisturbed):
     paths = sorted((undisturbed / "trees").glob("*/*.jsonl"))
-    assert [str(path.relative_to(undisturbed / "trees")) for path in paths] == [
-        f"{number:06d}/00-00.jsonl" for number in (2, 4, 5)
-    ]
+    assert [path.parent.name + "/" + path.name for path in paths] == [f"00000{n}/00-00.jsonl" for n in (2, 4, 5)]
     tree = Tree.load(paths[0])
     line = records(undisturbed)[1]
     assert len(tree.children(0)) == 3
@@ -237,9 +222,8 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_can_be_used(undisturbe
     file = run / "checkpoints" / "000005" / name
     file.write_bytes(file.read_bytes()[:-20])
     before = files_of(run)
-    with pytest.raises(
-        CheckpointError, match=rf"000005.*({name}: missing or damaged|no complete checkpoint).*resume from"
-    ):
+    facts = rf"000005.*({name}: missing or damaged|no complete checkpoint).*resume from"
+    with pytest.raises(CheckpointError, match=facts):
         resume_run(run)
     assert files_of(run) == before
     # The message advises this.
@@ -255,16 +239,6 @@ def test_a_run_that_another_process_trains_is_not_resumed(undisturbed, tmp_path)
         with pytest.raises(ConfigError, match=rf"run is being trained by process {holder.pid} on"):
             resume_run(run, updates=6)
         assert files_of(run) == before
-
-
-def test_a_damaged_line_of_the_metrics_ends_a_resume_before_anything_is_lost(undisturbed, tmp_path):
-    run = shutil.copytree(undisturbed, tmp_path / "run")
-    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
-    (run / "metrics.jsonl").write_text("".join([*lines[:2], lines[2][:40] + "\n", *lines[3:]]))
-    before = (run / "metrics.jsonl").read_bytes()
-    with pytest.raises(CheckpointError, match=r"metrics\.jsonl, line 3: wanted an object with a step"):
-        resume_run(run, updates=6)
-    assert (run / "metrics.jsonl").read_bytes() == before
 
 
 @pytest.mark.parametrize("data", [b"{", b'{"env": "\xff"}', b"[" * 100_000], ids=["cut", "no text", "deep"])
@@ -295,24 +269,6 @@ def test_a_full_disk_stops_the_run_with_what_it_has_and_room_lets_it_go_on(expec
     assert [path.name for path in checkpoints(run)] == ["000000"]
     assert resume_run(run).run()
     assert result(run) == expected
-
-
-@pytest.mark.parametrize("name", ["metrics.jsonl", "evaluations.jsonl", "000002"])
-def test_any_file_that_cannot_be_written_is_named(base_model, tmp_path, monkeypatch, name):
-    run = tmp_path / "run"
-    trainer = start(run, base_model)
-    real = open
-
-    def full(path, *args, **kwargs):
-        if name in str(path) and any(set("aw") & set(mode) for mode in args[:1]):
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return real(path, *args, **kwargs)
-
-    with monkeypatch.context() as patched:
-        patched.setattr("builtins.open", full)
-        with pytest.raises(CheckpointError, match=rf"{name}.*could not be written .*No space left.*make room"):
-            trainer.run()
-    assert resume_run(run).progress.update == 0
 
 
 @pytest.mark.parametrize("steps_taken", [0, 1])
@@ -428,13 +384,8 @@ def test_a_run_goes_on_where_tensorboards_folder_is_deleted(undisturbed, tmp_pat
 
 
 def test_a_model_without_valid_answers_is_trained_without_an_error(chat_model, tmp_path):
-    run = trained(
-        tmp_path / "run",
-        chat_model,
-        run={"updates": 2, "eval_instances": 2},
-        search={"trajectories": 2},
-        lessons={"filter": "uncertainty"},
-    )
+    changes = {"search": {"trajectories": 2}, "lessons": {"filter": "uncertainty"}}
+    run = trained(tmp_path / "run", chat_model, **changes, run={"updates": 2, "eval_instances": 2})
     for line in records(run):
         # Five turns with the format penalty, equal in all episodes, so that there is nothing to learn.
         assert (line["success"], line["valid"], line["turns"], line["groups_kept"]) == (0.0, 0.0, 5.0, 0)
@@ -443,13 +394,8 @@ def test_a_model_without_valid_answers_is_trained_without_an_error(chat_model, t
 
 
 def test_prompts_that_grow_are_trained_as_one_row_and_computed_once(chat_model, tmp_path):
-    run = trained(
-        tmp_path / "run",
-        chat_model,
-        run={"updates": 1, "eval_instances": 2},
-        search={"trajectories": 2},
-        learn={"algorithm": "grpo"},
-    )
+    changes = {"search": {"trajectories": 2}, "learn": {"algorithm": "grpo"}}
+    run = trained(tmp_path / "run", chat_model, **changes, run={"updates": 1, "eval_instances": 2})
     (line,) = records(run)
     # Each of five prompts extends the one before, so most of their tokens were computed already.
     assert line["prompt_tokens_saved"] > 0.6 * line["prompt_tokens"]
@@ -477,9 +423,8 @@ def test_a_run_can_match_the_tokens_of_another(base_model, tmp_path):
         assert our["groups"] > 2
     assert json.loads((matched / "token_targets.json").read_text()) == [line["sampled_tokens_total"] for line in theirs]
     # The other run may be gone when this one is resumed.
-    again = start(
-        tmp_path / "again", base_model, search={"match_tokens": beam}, run={"updates": 2, "checkpoint_every": 1}
-    )
+    often = {"updates": 2, "checkpoint_every": 1}
+    again = start(tmp_path / "again", base_model, search={"match_tokens": beam}, run=often)
     again.run(stop=lambda: True)
     shutil.rmtree(beam)
     assert resume_run(tmp_path / "again").run()
@@ -508,9 +453,8 @@ def test_a_model_that_cannot_be_read_and_a_disk_without_room_leave_no_folder(tmp
 
 
 def test_a_run_is_always_evaluated_at_its_beginning_and_end(base_model, tmp_path):
-    run = trained(
-        tmp_path / "run", base_model, run={"eval_every": 0, "updates": 3, "save_trees": 0, "keep_checkpoints": 9}
-    )
+    settings = {"eval_every": 0, "updates": 3, "save_trees": 0, "keep_checkpoints": 9}
+    run = trained(tmp_path / "run", base_model, run=settings)
     assert [line["step"] for line in records(run, "evaluations")] == [0, 3]
     assert [path.name for path in checkpoints(run)] == ["000000", "000002", "000003"]
     assert list((run / "trees").glob("*/*")) == []
@@ -556,15 +500,6 @@ def test_a_stopped_run_of_limited_tokens_resumes_bit_for_bit(base_model, tmp_pat
     assert resume_run(tmp_path / "run").run()
     assert result(tmp_path / "run") == result(whole)
     assert records(whole)[-1]["sampled_tokens_total"] >= 400
-
-
-def test_prompt_tokens_are_counted_over_the_run_and_0_in_checkpoints_without_them(undisturbed, tmp_path):
-    lines = records(undisturbed)
-    for before, line in zip([{"prompt_tokens_total": 0}, *lines], lines, strict=False):
-        assert line["prompt_tokens_total"] == before["prompt_tokens_total"] + line["prompt_tokens"]
-    assert records(undisturbed, "evaluations")[-1]["prompt_tokens_total"] == lines[-1]["prompt_tokens_total"] > 0
-    assert resume_run(undisturbed).progress.prompt_tokens == lines[-1]["prompt_tokens_total"]
-    assert Progress(**{"update": 3, "tasks": 6, "sampled_tokens": 99}).prompt_tokens == 0
 
 
 def test_updates_end_by_tokens_or_by_trajectories_kept(base_model, tmp_path):

@@ -9,38 +9,25 @@ from tests.agents.short_runs import records, trained
 from tsr_gym.agents.learning.settings import Objective
 from tsr_gym.agents.runs.trainer import resume_run
 
+GRPO = {"algorithm": "grpo"}
+HALF_IMITATED = Objective(searched_weight=0.5, imitation=0.1)
+BY_TURNS = Objective(ratio="turn", aggregation="turn", mismatch="truncate")
 CASES = {
     "tree backup over all branches, successes imitated": {
         "search": {"search": "beam", "learn_from": "leaves", "trajectories": 2},
-        "learn": {
-            "algorithm": "grpo",
-            "estimator": "tree_backup",
-            "layout": "shared",
-            "objective": Objective(searched_weight=0.5, imitation=0.1),
-        },
+        "learn": {"estimator": "tree_backup", "layout": "shared", "objective": HALF_IMITATED} | GRPO,
     },
     "the best of six next to plain play, without selection bias": {
         "search": {"search": "best_of_n(n=6)", "naive": 2},
-        "learn": {
-            "algorithm": "grpo",
-            "estimator": "grpo(baseline='naive')",
-        },
+        "learn": {"estimator": "grpo(baseline='naive')"} | GRPO,
         "lessons": {"credit": ("undo_selection(samples=6, kept=3)", "format_penalty(penalty=0.05)")},
     },
     "plain play, with credit by a graph of what beams tried": {
         "search": {"search": "beam", "naive": 2},
-        "learn": {
-            "algorithm": "grpo",
-            "estimator": "graph(w=0.5, cost='action')",
-            "objective": Objective(searched_weight=0.0),
-        },
+        "learn": {"estimator": "graph(w=0.5, cost='action')", "objective": Objective(searched_weight=0.0)} | GRPO,
     },
     "turn-level PPO": {
-        "learn": {
-            "estimator": "turn_gae(lam=0.9)",
-            "old_logprobs": "learner",
-            "objective": Objective(ratio="turn", aggregation="turn", mismatch="truncate"),
-        }
+        "learn": {"estimator": "turn_gae(lam=0.9)", "old_logprobs": "learner", "objective": BY_TURNS},
     },
     "rejected branches by a critic": {
         "search": {"search": "beam(width=2, branching=2)", "learn_from": "leaves"},
@@ -50,10 +37,7 @@ CASES = {
     "turns rewarded by evidence": {
         "search": {"trajectories": 4},
         "lessons": {"filter": "learnable", "credit": ("first_occurrence(found='score')",)},
-        "learn": {
-            "algorithm": "grpo",
-            "estimator": "tspo",
-        },
+        "learn": {"estimator": "tspo"} | GRPO,
         "task": {"score": "SokobanScore"},
     },
 }
@@ -70,18 +54,15 @@ def test_a_run_with_other_choices_learns_and_repeats(name, base_model, tmp_path)
     assert lines == records(trained(tmp_path / "second", base_model, **changes))
 
 
+ONE = {"updates": 1, "eval_every": 0, "eval_instances": 2}
+
+
 def test_learning_from_leaves_takes_as_many_steps_as_learning_from_what_was_selected(base_model, tmp_path):
     taken, learned_from = {}, {}
     for learn_from in ("selected", "leaves"):
-        (line,) = records(
-            trained(
-                tmp_path / learn_from,
-                base_model,
-                search={"search": "beam(width=2, branching=4)", "learn_from": learn_from, "naive": 1},
-                learn={"algorithm": "grpo", "estimator": "tree_backup", "minibatch": 4},
-                run={"updates": 1, "eval_every": 0, "eval_instances": 2},
-            )
-        )
+        search = {"search": "beam(width=2, branching=4)", "learn_from": learn_from, "naive": 1}
+        learn = {"estimator": "tree_backup", "minibatch": 4} | GRPO
+        (line,) = records(trained(tmp_path / learn_from, base_model, search=search, learn=learn, run=ONE))
         taken[learn_from], learned_from[learn_from] = line["optimizer_steps"], line["trajectories"]
     # Two groups of three searched and a plain trajectory.
     assert taken == {"selected": 2, "leaves": 2}
@@ -89,21 +70,12 @@ def test_learning_from_leaves_takes_as_many_steps_as_learning_from_what_was_sele
 
 
 def test_optimizer_steps_can_be_fixed_while_tokens_are_matched(base_model, tmp_path):
-    run = {"updates": 1, "eval_every": 0, "eval_instances": 2}
-    other = trained(tmp_path / "other", base_model, search={"search": "best_of_n(n=12)"}, run=run)
-    lines = [
-        records(
-            trained(tmp_path / str(steps), base_model, search={"match_tokens": other}, learn={"steps": steps}, run=run)
-        )
-        for steps in (None, 2)
-    ]
-    (free,), (fixed,) = lines
+    other = trained(tmp_path / "other", base_model, search={"search": "best_of_n(n=12)"}, run=ONE)
+    changes = {"search": {"match_tokens": other}, "run": ONE}
+    (free,) = records(trained(tmp_path / "free", base_model, **changes))
+    (fixed,) = records(trained(tmp_path / "fixed", base_model, **changes, learn={"steps": 2}))
     assert free["groups"] == fixed["groups"] > 2
-    assert (records(other)[0]["optimizer_steps"], free["optimizer_steps"], fixed["optimizer_steps"]) == (
-        2,
-        free["groups"],
-        2,
-    )
+    assert [line["optimizer_steps"] for line in (records(other)[0], free, fixed)] == [2, free["groups"], 2]
 
 
 def test_later_updates_compensate_and_the_total_is_exceeded_by_less_than_a_group(base_model, tmp_path):
@@ -125,9 +97,8 @@ def test_a_budget_can_count_the_tokens_of_prompts(base_model, tmp_path):
     assert last["prompt_tokens_total"] - last["prompt_tokens"] < 4000 <= last["prompt_tokens_total"]
     # A run that matches it at the same prices also counts prompts.
     prices = {name: limit[name] for name in ("sampled_price", "prompt_price")}
-    matched = trained(
-        tmp_path / "matched", base_model, search={"match_tokens": run}, run={**prices, "updates": len(before) + 1}
-    )
+    prices["updates"] = len(before) + 1
+    matched = trained(tmp_path / "matched", base_model, search={"match_tokens": run}, run=prices)
     targets = json.loads((matched / "token_targets.json").read_text())
     assert targets == [line["prompt_tokens_total"] for line in (*before, last)]
 
@@ -143,15 +114,6 @@ def test_a_run_without_tokens_left_continues_with_more(base_model, tmp_path):
     assert lines[: len(short)] == short
     assert 400 <= lines[-1]["sampled_tokens_total"] < 400 + MOST_OF_A_GROUP
     assert [line["step"] for line in records(run, "evaluations")][-2:] == [len(short), len(lines)]
-
-
-def test_optimizer_steps_are_counted_over_the_run(undisturbed):
-    lines, steps = records(undisturbed), 0
-    for line in lines:
-        steps += line["optimizer_steps"] or 0
-        assert line["optimizer_steps_total"] == steps
-    assert steps > 0
-    assert resume_run(undisturbed).progress.optimizer_steps == steps
 
 
 def test_held_out_instances_can_have_their_own_settings(base_model, tmp_path):

@@ -27,20 +27,8 @@ def path(*turns, tree=0, selected_by="naive", finished=True, success=False, scor
     for short in turns:
         spec = short if isinstance(short, Sampled) else Sampled(*short)
         tokens = tuple(10 + 5 * tree + spec.node + place for place in range(spec.tokens))
-        made.append(
-            Turn(
-                tuple(ids),
-                tokens,
-                (spec.logprob,) * spec.tokens,
-                spec.reward,
-                is_valid=True,
-                num_actions=1,
-                node=spec.node,
-                state=spec.state,
-                score=spec.score,
-                action=spec.action,
-            )
-        )
+        more = {"node": spec.node, "state": spec.state, "score": spec.score, "action": spec.action}
+        made.append(Turn(tuple(ids), tokens, (spec.logprob,) * spec.tokens, spec.reward, True, 1, **more))
         ids = [*ids, *tokens, 2]
     return Trajectory(tuple(made), success, score, selected_by, tree, finished)
 

@@ -15,6 +15,7 @@ from tests.agents.learning.advantages.forests import (
     path,
     random_groups,
 )
+from tests.conftest import seeds
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.advantages import (
     Backup,
@@ -36,7 +37,7 @@ from tsr_gym.agents.learning.advantages import (
 from tsr_gym.agents.learning.advantages.turn_table import table_of
 from tsr_gym.agents.learning.batch import collate
 
-SEEDS = range(4)
+SEEDS = seeds(1, 4)
 ESTIMATORS = {
     "grpo": grpo, "grpo on naive": partial(grpo, baseline="naive"), "dr_grpo": dr_grpo, "rloo": rloo,
     "rloo per kind": partial(rloo, baseline="per_kind"), "reinforce_pp": reinforce_pp,
@@ -66,17 +67,12 @@ def nearly(actual, expected):
 
 @every_estimator
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_order_of_rows_does_not_matter(estimator, seed):
-    batch = collate(random_groups(seed, kinds=True))
+def test_the_order_of_rows_groups_and_trajectories_does_not_matter(estimator, seed):
+    groups = random_groups(seed, kinds=True)
+    batch = collate(groups)
     order = torch.randperm(len(batch.ids), generator=torch.Generator().manual_seed(seed))
     shuffled = estimator(batch.rows(order))
     torch.testing.assert_close(shuffled, estimator(batch)[order], atol=2e-5, rtol=1e-5)
-
-
-@every_estimator
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_order_of_groups_and_of_trajectories_does_not_matter(estimator, seed):
-    groups = random_groups(seed, kinds=True)
     straight = of_groups(groups, estimator)
     turned = [Group(group.task, group.trajectories[::-1]) for group in groups[::-1]]
     nearly([trajectory for group in of_groups(turned, estimator)[::-1] for trajectory in group[::-1]], flat(straight))
@@ -86,22 +82,16 @@ def test_the_order_of_groups_and_of_trajectories_does_not_matter(estimator, seed
 def test_a_group_does_not_feel_the_others_unless_it_is_whitened(estimator):
     groups = random_groups(11, kinds=True)
     together = of_groups(groups, estimator)
-    if estimator in WHITENED:
-        return
-    for number, group in enumerate(groups):
-        nearly(of_groups([group], estimator)[0], together[number])
+    for group, wanted in zip(groups, together, strict=True) if estimator not in WHITENED else ():
+        nearly(of_groups([group], estimator)[0], wanted)
 
 
 @every_estimator
 def test_nothing_is_learned_where_everything_was_worth_the_same_or_stands_alone(estimator):
-    batch = batch_of([path((1, 0.1), (2, 0.1)), path((1, 0.1), (3, 0.1)), path((4, 0.1), (5, 0.1))])
-    actual = estimator(batch)
-    # Without a baseline early turns, after which more is earned, are worth more.
-    if estimator is not ESTIMATORS["reinforce_pp bare"]:
-        assert torch.count_nonzero(actual) == 0
-    batch = batch_of([path((1, 0.5), (2, 1.0))])
-    if estimator is not ESTIMATORS["reinforce_pp bare"]:
-        assert torch.count_nonzero(estimator(batch)) == 0
+    equal = batch_of([path((1, 0.1), (2, 0.1)), path((1, 0.1), (3, 0.1)), path((4, 0.1), (5, 0.1))])
+    for batch in (equal, batch_of([path((1, 0.5), (2, 1.0))])):
+        # Without a baseline early turns, after which more is earned, are worth more.
+        assert estimator is ESTIMATORS["reinforce_pp bare"] or torch.count_nonzero(estimator(batch)) == 0
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -58,11 +58,6 @@ def test_returns_are_summed_over_turns_and_rows():
     assert by_trajectory(batch, grpo(batch)) == pytest.approx([-1.0, 1.0, 0.0], abs=1e-5)
 
 
-def test_a_group_of_equal_returns_or_of_one_teaches_nothing():
-    batch = groups([0.7, 0.7, 0.7], [5.0], [1.0, 2.0])
-    assert by_trajectory(batch, grpo(batch))[:4] == [0.0] * 4
-
-
 def test_eps_keeps_nearly_equal_returns_small():
     batch = groups([1.0, 1.0 + 2**-20])
     # Half of 2^-20 over (2^-20 / sqrt(2) + eps).
@@ -86,29 +81,24 @@ def test_returns_less_their_mean_or_that_of_the_others():
 
 
 def test_reinforce_pp_by_hand():
-    batch = batch_of(
-        [path(Sampled(reward=1.0, tokens=1)), path(Sampled(reward=3.0, tokens=1))], [path(Sampled(reward=9.0))]
-    )
+    pair = [path(Sampled(reward=reward, tokens=1)) for reward in (1.0, 3.0)]
+    batch = batch_of(pair, [path(Sampled(reward=9.0))])
     # -1, 1, 0, 0 on four tokens: mean 0, squares 2 over 3.
     expected = [-1 / (2 / 3) ** 0.5, 1 / (2 / 3) ** 0.5, 0]
     assert by_trajectory(batch, reinforce_pp(batch)) == pytest.approx(expected, abs=1e-6)
-    batch = batch_of(
-        [path(Sampled(reward=1.0, tokens=1), Sampled(reward=2.0, tokens=1), Sampled(reward=0.0, tokens=1))]
-    )
+    batch = batch_of([path(*[Sampled(reward=reward, tokens=1) for reward in (1.0, 2.0, 0.0)])])
     # gamma 1/2: 2, 2, 0: mean 4/3, squares 4/9 + 4/9 + 16/9 over 2.
     actual = by_turn(batch, reinforce_pp(batch, subtract="nothing", gamma=0.5))
     assert actual == [pytest.approx([(2 / 3) / (4 / 3) ** 0.5] * 2 + [(-4 / 3) / (4 / 3) ** 0.5], abs=1e-6)]
     batch = batch_of([path((-1, 0.1)), path((-1, 0.1)), path((-1, 0.1))])
-    assert torch.count_nonzero(reinforce_pp(batch)) == 0
     assert torch.count_nonzero(reinforce_pp(batch, subtract="nothing")) == 0
 
 
 def mixed():
     """Naive returns 0 and 2, searched ones 4 and 10; then a group without naive ones, 1 and 3."""
-    first = [path((-1, worth)) for worth in (0.0, 2.0)] + [
-        path((-1, worth), selected_by="beam") for worth in (4.0, 10.0)
-    ]
-    return batch_of(first, [path((-1, worth), selected_by="beam") for worth in (1.0, 3.0)])
+    first = [path((-1, 0.0)), path((-1, 2.0))]
+    searched = [path((-1, worth), selected_by="beam") for worth in (4.0, 10.0, 1.0, 3.0)]
+    return batch_of(first + searched[:2], searched[2:])
 
 
 def test_mixed_groups_have_the_mean_of_all_of_the_naive_ones_or_of_each_kind():
@@ -171,21 +161,11 @@ def test_a_group_of_one_kind_is_as_without_the_choice(estimator, baseline):
     torch.testing.assert_close(estimator(batch, baseline=baseline), estimator(batch))
 
 
-def compared(
-    values, keys, *, fitted=None, weights=None, centre="mean", scale="none", ddof=1, eps=0.0, dtype=torch.float32
-):
-    fitted = [True] * len(values) if fitted is None else fitted
-    weights = [1.0] * len(values) if weights is None else weights
-    return compare(
-        torch.tensor(values, dtype=dtype),
-        torch.tensor(keys),
-        torch.tensor(fitted),
-        torch.tensor(weights, dtype=dtype),
-        centre=centre,
-        scale=scale,
-        ddof=ddof,
-        eps=eps,
-    )
+def compared(values, keys, *, fitted=None, weights=None, dtype=torch.float32, **choices):
+    values, weights = (torch.tensor(row, dtype=dtype) for row in (values, weights or [1.0] * len(values)))
+    fitted = torch.tensor(fitted or [True] * len(values))
+    choices = {"centre": "mean", "scale": "none", "ddof": 1, "eps": 0.0} | choices
+    return compare(values, torch.tensor(keys), fitted, weights, **choices)
 
 
 def test_compare_subtracts_means_and_divides_by_deviations():

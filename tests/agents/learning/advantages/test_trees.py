@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 from math import exp, sqrt
+from operator import mul
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from tests.agents.learning.advantages.forests import (
     path,
     random_groups,
 )
+from tests.conftest import seeds
 from tsr_gym.agents.learning.advantages import (
     Backup,
     gigpo,
@@ -46,16 +48,9 @@ def test_tree_grpo_by_hand():
     expected = [intra + inter for intra, inter in zip(INTRA, INTER, strict=True)]
     assert by_trajectory(batch, tree_grpo(batch)) == pytest.approx(expected, abs=1e-5)
     assert by_trajectory(batch, tree_grpo(batch, inter=0.0)) == pytest.approx(INTRA, abs=1e-5)
-    assert by_trajectory(batch, tree_grpo(batch, intra=0.0, inter=2.0)) == pytest.approx(
-        [2 * inter for inter in INTER], abs=1e-5
-    )
+    twice = [2 * inter for inter in INTER]
+    assert by_trajectory(batch, tree_grpo(batch, intra=0.0, inter=2.0)) == pytest.approx(twice, abs=1e-5)
     assert by_trajectory(batch, tree_grpo(batch, inter=0.0, alone="raw"))[3] == 6.0
-    assert by_turn(batch, tree_grpo(batch, inter=0.0)) == [
-        pytest.approx([-1, -1], abs=1e-5),
-        pytest.approx([0, 0], abs=1e-5),
-        pytest.approx([1], abs=1e-5),
-        [0],
-    ]
     once = by_turn(batch, tree_grpo(batch, inter=0.0, prefix="once"))
     assert once == [pytest.approx([-1, -1], abs=1e-5), [0, 0], pytest.approx([1], abs=1e-5), [0]]
 
@@ -111,12 +106,8 @@ def walked(group, power):
     centred = [worth - (total - worth) / (len(leaves) - 1) if len(leaves) > 1 else 0.0 for *_, worth in leaves]
 
     def value(tree, prefix):
-        below = [
-            centred[number]
-            for number, (its, nodes, _) in enumerate(leaves)
-            if not prefix or (its == tree and nodes[: len(prefix)] == prefix)
-        ]
-        return sum(below) / len(below), len(below)
+        inside = [not prefix or (its == tree and nodes[: len(prefix)] == prefix) for its, nodes, _ in leaves]
+        return sum(map(mul, centred, inside)) / sum(inside), sum(inside)
 
     actual = []
     for tree, nodes, _ in leaves:
@@ -128,7 +119,7 @@ def walked(group, power):
     return actual
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(2, 8))
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
 def test_random_forests_against_a_walk(seed, power):
     groups = random_groups(seed)
@@ -216,11 +207,8 @@ def test_a_critic_learns_what_was_earned_from_each_turn_on_and_nothing_of_itself
     # Returns of paths are 3, 7 and -1 + 3 = 2, so node 1 is worth 4, all of which comes from its turn on.
     assert by_turn(batch, tree_value_targets(batch, values)) == [[4, 4], [4, 8], [4, 3]]
     # The children are compared by 3, 7 and 2: against the others 3 - 4.5, 7 - 2.5, 2 - 5.
-    assert by_turn(batch, tree_backup(batch, unfinished="value", only_child="zero", **ALL)) == [
-        [0, -1.5],
-        [0, 4.5],
-        [0, -3],
-    ]
+    by_value = tree_backup(batch, unfinished="value", only_child="zero", **ALL)
+    assert by_turn(batch, by_value) == [[0, -1.5], [0, 4.5], [0, -3]]
 
 
 def left(nodes, price=-0.1):
@@ -263,25 +251,11 @@ def test_a_left_branch_is_completed_by_what_failures_that_went_on_still_earned()
     assert actual == pytest.approx([-0.7, -0.6])
     # A turn's reward alone is what it is.
     assert rewards_of(table, Backup(rewards="turn")).values.tolist() == table.reward.tolist()
-    assert rewards_of(table, Backup(unfinished="return")).values[table.is_last].tolist()[-2:] == pytest.approx(
-        [-0.1, -0.2]
-    )
+    actual = rewards_of(table, Backup(unfinished="return")).values[table.is_last].tolist()
+    assert actual[-2:] == pytest.approx([-0.1, -0.2])
     batch = batch_of([played([1, 2], end=1.0), left([3])])
     table = table_of(batch)
     assert rewards_of(table, Backup()).values[table.is_last].tolist() == pytest.approx([0.8, -0.1])
-
-
-FIRST, SECOND = torch.tensor([0.3, -0.4]), torch.tensor([[0.2, -0.1], [-0.5, 0.6]])
-EARNED = torch.tensor([[1.0, 0.0], [3.0, 7.0]])
-
-
-def policy(first, second):
-    """Return how likely each of two actions is, and each of two after it; exact values of first actions."""
-    shares, then = torch.softmax(first, dim=0), torch.softmax(second, dim=1)
-    return shares, then, (then * EARNED).sum(dim=1)
-
-
-FULL, BY_LOT = [(0, 1)], [(0,), (1,)]
 
 
 def recursed(group):
@@ -289,12 +263,9 @@ def recursed(group):
     leaves = {(each.tree, tuple(turn.node for turn in each.turns)): each.total_reward for each in group.trajectories}
 
     def children(prefixes):
-        actual = set()
-        for tree, nodes in leaves:
-            for its, prefix in prefixes:
-                if its == tree and nodes[: len(prefix)] == prefix and len(nodes) > len(prefix):
-                    actual.add((tree, nodes[: len(prefix) + 1]))
-        return sorted(actual)
+        pairs = [(tree, nodes, prefix) for tree, nodes in leaves for its, prefix in prefixes if its == tree]
+        pairs = [(tree, nodes[: len(prefix) + 1], prefix) for tree, nodes, prefix in pairs if nodes != prefix]
+        return sorted({(tree, nodes) for tree, nodes, prefix in pairs if nodes[:-1] == prefix})
 
     def value(node):
         below = children([node])
@@ -312,7 +283,7 @@ def recursed(group):
     return [[advantage(tree, nodes[:depth]) for depth in range(1, len(nodes) + 1)] for tree, nodes in leaves]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(3, 8))
 def test_random_forests_against_a_recursion(seed):
     groups = random_groups(seed)
     actual = by_turn(collate(groups), tree_backup(collate(groups), **ALL))

@@ -14,12 +14,8 @@ from tsr_gym.agents.learning.batch import collate
 
 def shared():
     first = Sampled(1, 0.5, b"s", score=3.0, tokens=2, logprob=-0.5)
-    return batch_of(
-        [
-            path(first, Sampled(2, 1.0, b"t", tokens=3, logprob=-2.0)),
-            path(first, Sampled(3, -1.0, b"u", tokens=1), Sampled(4, 2.0, b"t", tokens=1)),
-        ]
-    )
+    left = path(first, Sampled(2, 1.0, b"t", tokens=3, logprob=-2.0))
+    return batch_of([left, path(first, Sampled(3, -1.0, b"u", tokens=1), Sampled(4, 2.0, b"t", tokens=1))])
 
 
 def test_an_entry_is_a_turn_of_a_trajectory():

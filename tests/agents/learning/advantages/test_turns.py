@@ -8,6 +8,7 @@ import torch
 
 from tests.agents.learning.advantages.forests import Sampled, batch_of, by_turn, flat, path, random_groups
 from tests.agents.learning.test_batch import episode, turn
+from tests.conftest import seeds
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.agents.learning.advantages import (
     bi_level_gae,
@@ -69,13 +70,8 @@ def by_loop(batch, gamma, lam):
     """Return the advantages by the definition: a double sum over a plain list of tokens per trajectory."""
     result = torch.zeros(batch.rewards.shape)
     for number in range(batch.num_trajectories):
-        places = [
-            (row, column)
-            for row in range(len(batch.ids))
-            if batch.trajectory[row] == number
-            for column in range(batch.ids.shape[1])
-            if batch.sampled[row, column]
-        ]
+        own = batch.sampled & (batch.trajectory == number)[:, None]
+        places = [tuple(place) for place in own.nonzero().tolist()]
         rewards = [batch.rewards[place].item() for place in places]
         values = [batch.values[place].item() for place in places] + [0.0]
         deltas = [rewards[t] + gamma * values[t + 1] - values[t] for t in range(len(places))]
@@ -107,12 +103,9 @@ def test_random_batches_against_the_definition(gamma, lam):
 
 
 def test_critics_values_are_required():
-    with pytest.raises(ValueError, match=r"wanted batch\.values"):
-        gae(replace(ragged_values(), values=None))
-    with pytest.raises(ValueError, match=r"wanted batch\.values"):
-        turn_gae(replace(two(), values=None))
-    with pytest.raises(ValueError, match=r"wanted batch\.values"):
-        bi_level_gae(batch_of([path((-1, 1.0))]))
+    for estimator in (gae, turn_gae, bi_level_gae):
+        with pytest.raises(ValueError, match=r"wanted batch\.values"):
+            estimator(batch_of([path((-1, 1.0))]))
 
 
 def two():
@@ -157,7 +150,7 @@ def test_over_turns_and_over_tokens_by_hand():
     assert actual[batch.sampled].tolist() == [0.5 + 0.5 * 1.25, 1.25, -1.0]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(1, 4))
 def test_with_one_discount_and_lambda_1_it_is_gae(seed):
     batch = collate(random_groups(seed))
     batch = replace(batch, values=torch.randn(batch.rewards.shape, generator=torch.Generator().manual_seed(seed)))
@@ -226,12 +219,8 @@ def test_the_recipe_compares_a_group_that_only_failed_by_turns():
     # Rewards .5, .5, 0 | .5, 0, 0 | 0, 0, 0. Turn 0: mean 1/3, squares 2/36 + 4/36 over 2, deviation 1/sqrt(12).
     # Turn 1: mean 1/6, deviation 1/sqrt(12) again. The answers are all worth nothing.
     actual = recipe(search(NOTHING, SHOWN), search(SHOWN, NOTHING), search(NOTHING, NOTHING))
-    step = 1 / sqrt(12)
-    assert [pytest.approx(turns, abs=1e-4) for turns in actual] == [
-        [1 / 6 / step, 1 / 3 / step, 0],
-        [1 / 6 / step, -1 / 6 / step, 0],
-        [-1 / 3 / step, -1 / 6 / step, 0],
-    ]
+    near, far = sqrt(12) / 6, sqrt(12) / 3
+    assert [pytest.approx(turns, abs=1e-4) for turns in actual] == [[near, far, 0], [near, -near, 0], [-far, -near, 0]]
 
 
 def test_the_recipe_compares_a_mixed_group_by_whole_trajectories_and_learns_nothing_where_all_succeeded():
@@ -246,11 +235,8 @@ def test_a_format_penalty_is_part_of_a_return_and_changes_no_comparison():
     # Returns 1, -0.1, 0: mean .3, squares .49 + .16 + .09 over 2.
     actual = recipe(search(SHOWN, answer=1.0), search(SHOWN, penalties=[0]), search(NOTHING))
     deviation = sqrt(0.74 / 2)
-    assert [pytest.approx(turns, abs=1e-4) for turns in actual] == [
-        [0.7 / deviation] * 2,
-        [-0.4 / deviation] * 2,
-        [-0.3 / deviation] * 2,
-    ]
+    wanted = [[worth / deviation] * 2 for worth in (0.7, -0.4, -0.3)]
+    assert [pytest.approx(turns, abs=1e-4) for turns in actual] == wanted
     # Where all succeeded, it is the only difference: 1 and .9.
     actual = recipe(search(SHOWN, answer=1.0), search(SHOWN, answer=1.0, penalties=[0]))
     assert [pytest.approx(turns, abs=1e-4) for turns in actual] == [[HALF] * 2, [-HALF] * 2]
@@ -262,9 +248,8 @@ def test_a_format_penalty_is_part_of_a_return_and_changes_no_comparison():
 def test_a_success_that_the_rule_sees_and_the_estimator_does_not_turns_the_sign_of_evidence():
     # What such runs would learn, and why they are refused. The rule leaves the group as it is, and the estimator then
     # compares turns by -.1 and 0: the one that found the answer is the worse one.
-    group = first_occurrence(
-        Group(0, (search(SHOWN, penalties=[0]), search(NOTHING), search(SHOWN, answer=1.0))), ["x"]
-    )
+    paths = (search(SHOWN, penalties=[0]), search(NOTHING), search(SHOWN, answer=1.0))
+    group = first_occurrence(Group(0, paths), ["x"])
     part = collate([group]).rows(torch.arange(2))
     assert by_turn(part, tspo(part)) == [pytest.approx([-HALF, 0], abs=1e-4), pytest.approx([HALF, 0], abs=1e-4)]
     # By the choice for all groups in both it is compared by evidence, .5 and 0.
@@ -295,11 +280,8 @@ def test_mt_grpo_by_hand():
     # for the one without a call: mean 1/3, the same deviation. Returns 2, 0, 1: mean 1, deviation 1.
     outcome, call = [1 / sqrt(3), -2 / sqrt(3)], [2 / sqrt(3), -1 / sqrt(3)]
     actual = by_turn(tool_calls(), mt_grpo(tool_calls(), **SETTINGS))
-    assert actual == [
-        pytest.approx([outcome[0] + call[0], outcome[0]]),
-        pytest.approx([outcome[1] + call[1], outcome[1]]),
-        pytest.approx([0.0], abs=1e-6),
-    ]
+    wanted = [outcome[0] + call[0], outcome[0], outcome[1] + call[1], outcome[1], 0.0]
+    assert flat(actual) == pytest.approx(wanted, abs=1e-6)
     half = by_turn(tool_calls(), mt_grpo(tool_calls(), turn_weight=0.5, **SETTINGS))
     assert half[0] == pytest.approx([outcome[0] + call[0] / 2, outcome[0]])
     actual = by_turn(tool_calls(), mt_grpo(tool_calls(), single_turn="outcome", **SETTINGS))

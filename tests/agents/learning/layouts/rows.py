@@ -38,9 +38,8 @@ def random_model(family, *, dtype=torch.float32, seed=0):
 
 def words(draw, low, high):
     """Return some random tokens, between `low` and `high` of them."""
-    return tuple(
-        torch.randint(1, WORDS, (int(torch.randint(low, high + 1, (1,), generator=draw)),), generator=draw).tolist()
-    )
+    size = int(torch.randint(low, high + 1, (1,), generator=draw))
+    return tuple(torch.randint(1, WORDS, (size,), generator=draw).tolist())
 
 
 def grown(draw, prompt, turns, branching, node=0):

@@ -191,27 +191,17 @@ def made(model_class, config):
     return model_class(config).eval()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_models_with_plain_attention_read_forests(family):
-    assert why_only_padded(random_model(family)) is None
-
-
-def test_in_lower_precision_rounding_is_no_reason_against_a_forest():
-    assert why_only_padded(random_model("qwen2", dtype=torch.bfloat16)) is None
-
-
-def test_small_weights_are_no_reason_either():
-    assert why_only_padded(made(MistralForCausalLM, MistralConfig(**SIZES | {"initializer_range": 0.002}))) is None
+def test_models_with_plain_attention_read_forests_in_lower_precision_and_with_small_weights_too():
+    small = made(MistralForCausalLM, MistralConfig(**SIZES | {"initializer_range": 0.002}))
+    rounded = random_model("qwen2", dtype=torch.bfloat16)
+    assert [why_only_padded(model) for model in (*map(random_model, FAMILIES), small, rounded)] == [None] * 5
 
 
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
         # A recurrence reads the forest as one long row without an error.
-        (
-            lambda: made(MambaForCausalLM, MambaConfig(**SMALL, num_hidden_layers=2, state_size=4)),
-            "results for a forest differ",
-        ),
+        (lambda: made(MambaForCausalLM, MambaConfig(**SMALL, num_hidden_layers=2, state_size=4)), "a forest differ"),
         (lambda: made(Qwen3NextForCausalLM, Qwen3NextConfig(**SIZES, **EXPERTS)), "linear_attention"),
         (lambda: made(Gemma2ForCausalLM, Gemma2Config(**SIZES, head_dim=8)), "capped scores"),
         (lambda: made(BloomForCausalLM, BloomConfig(**SMALL, n_layer=2, n_head=4)), "use the padded layout"),

@@ -55,14 +55,12 @@ def test_by_default_it_is_the_papers_surrogate_with_an_entropy_bonus():
 
 def test_ratios_by_turns_are_products_and_by_sequences_geometric_means():
     # Turn 0 has the ratio 1.5 * 0.8 = 1.2, turn 1 has 0.5, the other trajectory 2.
-    result = policy_loss(
-        Objective(ratio="turn", entropy=0.0), now(1.5, 0.8, 0.5, 2.0), ENTROPY, given([1.0, 1.0, -1.0, 1.0])
-    )
+    ratios = now(1.5, 0.8, 0.5, 2.0)
+    result = policy_loss(Objective(ratio="turn", entropy=0.0), ratios, ENTROPY, given([1.0, 1.0, -1.0, 1.0]))
     assert result.loss.item() == pytest.approx(-(0.3 * 1.2 - 0.3 * 0.8 + 0.4 * 1.28), abs=1e-6)
     assert result.parts["clip_fraction"].item() == pytest.approx(0.7)
-    result = policy_loss(
-        Objective(ratio="sequence_mean", entropy=0.0), now(2.0, 2.0, 0.25, 1.2), ENTROPY, given([1.0, 1.0, 1.0, 2.0])
-    )
+    means = Objective(ratio="sequence_mean", entropy=0.0)
+    result = policy_loss(means, now(2.0, 2.0, 0.25, 1.2), ENTROPY, given([1.0, 1.0, 1.0, 2.0]))
     assert result.loss.item() == pytest.approx(-(0.6 * 1.0 + 0.4 * 2.4), abs=1e-6)
 
 
@@ -148,18 +146,9 @@ def two_groups():
 @pytest.mark.parametrize("ratio", ["token", "turn", "turn_mean", "sequence", "sequence_mean"])
 def test_parts_and_gradients_add_up_over_micro_batches(surrogate, ratio):
     """Trajectory 1 has two rows; for ratios of sequences they stay together."""
-    objective = Objective(
-        surrogate=surrogate,
-        ratio=ratio,
-        dual_clip=1.6,
-        entropy=0.1,
-        kl_weight=0.2,
-        mismatch="truncate",
-        mismatch_level=ratio,
-        mismatch_high=1.1,
-        searched_weight=0.3,
-        imitation=0.7,
-    )
+    terms = {"entropy": 0.1, "kl_weight": 0.2, "searched_weight": 0.3, "imitation": 0.7, "dual_clip": 1.6}
+    mismatch = {"mismatch": "truncate", "mismatch_level": ratio, "mismatch_high": 1.1}
+    objective = Objective(surrogate=surrogate, ratio=ratio, **terms, **mismatch)
     batch, draw = two_groups(), torch.Generator().manual_seed(5)
     advantages, entropy, *others = (torch.randn(batch.ids.shape, generator=draw) for _ in range(5))
     logprobs, sampler, reference = (batch.old_logprobs + 0.3 * other for other in others)
@@ -169,21 +158,16 @@ def test_parts_and_gradients_add_up_over_micro_batches(surrogate, ratio):
         rows = torch.tensor(rows)
         part, leaf = batch.rows(rows), logprobs[rows].clone().requires_grad_()
         width = part.ids.shape[1]
-        terms = Given.of(
-            part,
-            advantages[rows, :width],
-            StepWeights(weights.policy[rows, :width], weights.imitation[rows, :width]),
-            sampler_logprobs=sampler[rows, :width],
-            reference_logprobs=reference[rows, :width],
-        )
+        shares = StepWeights(weights.policy[rows, :width], weights.imitation[rows, :width])
+        others = {"sampler_logprobs": sampler[rows, :width], "reference_logprobs": reference[rows, :width]}
+        terms = Given.of(part, advantages[rows, :width], shares, **others)
         result = policy_loss(objective, leaf[:, :width], entropy[rows, :width], terms)
         result.loss.backward()
         return result, leaf.grad
 
     whole, gradients = of([0, 1, 2, 3])
-    assert whole.parts.keys() == {
-        *("policy_loss", "entropy", "clip_fraction", "kl", "imitation_loss", "mismatch_kl", "mismatch_cut")
-    }
+    names = ("policy_loss", "entropy", "clip_fraction", "kl", "imitation_loss", "mismatch_kl", "mismatch_cut")
+    assert whole.parts.keys() == {*names}
     parts = [[3], [1, 2], [0]] if objective.needs_whole_sequences else [[3], [1], [2], [0]]
     pieces = [of(rows) for rows in parts]
     for name, value in whole.parts.items():
@@ -268,17 +252,11 @@ def test_a_log_probability_that_is_not_finite_is_not_hidden(value):
     assert loss_between(torch.tensor([value]), torch.zeros(1), [0.0], [1.0]).loss.isnan()
 
 
+# A bad token that became more than 3 times likelier pushes as one of 3 times, and pulls no more. This bound is for bad
+# tokens only.
 @pytest.mark.parametrize(
     ("ratio", "advantage", "loss", "clipped"),
-    [
-        # A bad token that became more than 3 times likelier pushes as one of 3 times, and pulls no more.
-        (5.0, -2.0, 6.0, 1.0),
-        (2.5, -2.0, 5.0, 0.0),
-        # The second bound is for bad tokens only; the others are as before.
-        (5.0, 2.0, -2.56, 1.0),
-        (0.5, -2.0, 1.6, 1.0),
-        (0.5, 2.0, -1.0, 0.0),
-    ],
+    [(5.0, -2.0, 6.0, 1.0), (2.5, -2.0, 5.0, 0.0), (5.0, 2.0, -2.56, 1.0), (0.5, -2.0, 1.6, 1.0)],
 )
 def test_dual_clip_bounds_what_a_bad_token_may_cost(ratio, advantage, loss, clipped):
     result = loss_of([ratio], [advantage], [1.0], dual_clip=3.0)
@@ -413,18 +391,14 @@ LEARNER = torch.tensor([[log(1.5), log(0.9), 7.0, log(4.0)], [log(0.25), 7.0, 7.
     ],
 )
 def test_weights_stay_within_bounds(mode, level, expected):
-    result = mismatch_weights(
-        LEARNER, SAMPLED, turn=TURNS, sequence=SEQUENCES, mode=mode, level=level, low=0.5, high=2.0
-    )
+    units, bounds = {"turn": TURNS, "sequence": SEQUENCES}, {"low": 0.5, "high": 2.0}
+    result = mismatch_weights(LEARNER, SAMPLED, **units, mode=mode, level=level, **bounds)
     assert result.weight[TURNS >= 0].tolist() == pytest.approx(expected)
     assert result.weight[TURNS < 0].tolist() == [1.0] * 4
+    # No gradient goes through a weight.
+    assert not mismatch_weights(LEARNER.clone().requires_grad_(), SAMPLED, **units, mode=mode).weight.requires_grad
     changed = [share in (0.0, 0.5, 2.0) for share in expected]
     assert result.cut[TURNS >= 0].tolist() == changed
-
-
-def test_no_gradient_goes_through_a_weight():
-    old = LEARNER.clone().requires_grad_()
-    assert not mismatch_weights(old, SAMPLED, turn=TURNS, sequence=SEQUENCES, mode="truncate").weight.requires_grad
 
 
 @pytest.mark.parametrize(
@@ -446,9 +420,8 @@ def test_k3_is_exact_where_policies_hardly_differ_and_bounded_where_they_do():
     # (e^x - 1) - x cancels in float32; x^2 / 2 is right to the third order.
     result = kl_estimate(torch.tensor([-1.0]), torch.tensor([-1.001]), "k3")
     assert result.item() == pytest.approx(0.001**2 / 2, rel=1e-2)
-    assert kl_estimate(torch.tensor([-80.0]), torch.tensor([-0.1]), "k3").item() == pytest.approx(
-        exp(20) - 21, rel=1e-5
-    )
+    far = kl_estimate(torch.tensor([-80.0]), torch.tensor([-0.1]), "k3").item()
+    assert far == pytest.approx(exp(20) - 21, rel=1e-5)
     assert kl_estimate(torch.tensor([-float("inf")]), torch.tensor([-0.1]), "k3").isnan()
 
 

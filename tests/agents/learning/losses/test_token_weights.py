@@ -50,6 +50,8 @@ def test_the_weights_of_some_trajectories_sum_to_one_as_well():
     part = three_tokens_and_one().rows(torch.tensor([0, 1]))
     for aggregation in ("sequence", "turn", "token"):
         assert token_weights(part, aggregation).sum().item() == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="wanted at least 1, got None"):
+        token_weights(part, "constant")
     last = three_tokens_and_one().rows(torch.tensor([2]))
     assert token_weights(last, "sequence")[last.sampled].tolist() == [1.0]
 
@@ -81,11 +83,6 @@ def test_a_trajectory_that_counts_nothing_is_as_if_it_were_not_there(aggregation
     nothing = token_weights(batch, aggregation, counts=torch.zeros(3), longest=10)
     assert torch.count_nonzero(nothing) == 0
     assert nothing.isfinite().all()
-
-
-def test_a_constant_has_to_be_given():
-    with pytest.raises(ValueError, match="wanted at least 1, got None"):
-        token_weights(growing(), "constant")
 
 
 def test_turns_and_sequences_have_numbers_where_something_was_sampled():
@@ -134,9 +131,8 @@ def test_searched_successes_are_imitated_and_the_rest_is_left_to_the_policy_grad
     ],
 )
 def test_a_solution_is_imitated_as_much_as_its_search_expanded(imitated, aggregation, wanted):
-    solutions = Group(
-        0, (solution(2, expansions=30), solution(1, expansions=10), solution(4, expansions=99, success=False))
-    )
+    failure = solution(4, expansions=99, success=False)
+    solutions = Group(0, (solution(2, expansions=30), solution(1, expansions=10), failure))
     plain = Group(1, (replace(solution(3, expansions=0), selected_by="naive"),))
     batch = collate([solutions, plain])
     objective = Objective(imitation=1.0, imitated=imitated, aggregation=aggregation, longest=10)
