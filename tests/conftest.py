@@ -49,6 +49,11 @@ def seeds(few, most):
     return [*range(few), *map(deep, range(few, most))]
 
 
+def spread(items, most):
+    """Return at most so many of some items, evenly spread."""
+    return items[:: -(-len(items) // most)]
+
+
 def run_python(code, *, hash_seed="0", cwd=ROOT, check=True):
     """Return the output of a program; with `check=False`, the finished process."""
     done = subprocess.run(

@@ -20,6 +20,7 @@ from benchmarks.papers.report import NOTHING, PAGE, draw, nearest, reached_at, r
 from benchmarks.papers.tsr import CONTROL
 from benchmarks.tsr_runs import finished
 from tests.agents.tiny import save_chat_model
+from tests.conftest import deep, spread
 from tsr_gym.agents.cli.train import read_config
 from tsr_gym.agents.runs.check import check_choices
 from tsr_gym.agents.runs.trainer import start_run
@@ -66,53 +67,41 @@ def config_of(cell):
 
 
 def run(method, seed, success, tokens, seconds=(0.0, 2.0, 4.0)):
+    fixed = {"response_length": 30, "turns": 3.0, "random": 0.05, "optimal": None}
     points = [
-        {
-            "step": 4 * number,
-            "success": share,
-            "total_reward": 2 * share,
-            "response_length": 30,
-            "turns": 3.0,
-            "sampled_tokens": tokens * number,
-            "prompt_tokens": 5 * tokens * number,
-            "seconds": seconds[number],
-            "random": 0.05,
-            "optimal": None,
-        }
+        {"step": 4 * number, "success": share, "total_reward": 2 * share, "seconds": seconds[number]}
+        | {"sampled_tokens": tokens * number, "prompt_tokens": 5 * tokens * number, **fixed}
         for number, share in enumerate(success)
     ]
     counts = dict.fromkeys(("model_calls", "env_steps", "restores", "optimizer_steps", "groups", "groups_kept"), 7)
     return {"setting": "rooms", "method": method, "seed": seed, "points": points, "seconds": seconds[-1], **counts}
 
 
+@pytest.mark.parametrize("most", [2, deep(999)])
 @pytest.mark.parametrize("scale", ["tiny", "qwen"])
 @pytest.mark.parametrize("name", CAN_BE_RUN)
-def test_every_cell_is_a_run_that_can_be_configured_and_has_a_folder_of_its_own(name, scale):
+def test_every_cell_is_a_run_that_can_be_configured_and_has_a_folder_of_its_own(name, scale, most):
     assert len({cell.name for cell in cells(TABLES[name], scale, 2)}) == len(list(cells(TABLES[name], scale, 2))) > 0
     # Settings of one world differ in the model alone.
     by_flags = {(cell.setting.world, cell.method.name): cell for cell in cells(TABLES[name], scale, 1)}
-    for cell in by_flags.values():
+    for cell in spread([*by_flags.values()], most):
         config = config_of(cell)
         check_choices(config)
         assert (config.run.seed, config.env) == (0, cell.setting.world)
 
 
+@pytest.mark.parametrize("scale", ["tiny", deep("qwen")])
 @pytest.mark.parametrize("name", CAN_BE_RUN)
-def test_methods_of_a_setting_have_steps_of_the_same_size_and_the_same_start(name):
-    for scale in ("tiny", "qwen"):
-        for setting in TABLES[name].settings[scale]:
-            # A row that is there at one scale alone shows what other steps do.
-            planned = [
-                one for one in cells(TABLES[name], scale, 1) if one.setting == setting and one.method.scale is None
-            ]
-            here = [config_of(cell) for cell in planned]
-            alike = {(one.learn.minibatch, one.learn.lr, one.model.model, one.run.eval_instances) for one in here}
-            assert len(alike) == 1
-            ends = {(one.run.total_tokens, one.run.update_tokens) for one in here}
-            assert len(ends) == 1
-            # Without a total of tokens there has to be a run that matches them.
-            matching = sum(one.search.match_tokens is not None for one in here)
-            assert here[0].run.total_tokens or matching == 1 or scale == "qwen"
+def test_methods_of_a_setting_have_steps_of_the_same_size_and_the_same_start(name, scale):
+    # A row that is there at one scale alone shows what other steps do.
+    planned = [cell for cell in cells(TABLES[name], scale, 1) if cell.method.scale is None]
+    for setting in TABLES[name].settings[scale]:
+        here = [config_of(cell) for cell in planned if cell.setting == setting]
+        assert len({(run.learn.minibatch, run.learn.lr, run.model.model, run.run.eval_instances) for run in here}) == 1
+        assert len({(config.run.total_tokens, config.run.update_tokens) for config in here}) == 1
+        # Without a total of tokens there has to be a run that matches them.
+        matching = sum(config.search.match_tokens is not None for config in here)
+        assert here[0].run.total_tokens or matching == 1 or scale == "qwen"
 
 
 def test_the_shop_filters_by_success_and_a_control_follows_the_run_it_matches():
@@ -131,10 +120,8 @@ def test_the_name_of_a_cell_says_its_configuration_so_that_tables_share_cells():
     first = {cell.name for cell in cells(TABLES["tsr_table_1"], "tiny", 1)}
     assert first < {cell.name for cell in cells(TABLES["tsr_figure_3"], "tiny", 1)}
     other = replace(SETTING, flags="--groups 3")
-    assert (
-        next(cells(TABLE, "tiny", 1)).name
-        != next(cells(replace(TABLE, settings={"tiny": (other,), "qwen": ()}), "tiny", 1)).name
-    )
+    changed = replace(TABLE, settings={"tiny": (other,), "qwen": ()})
+    assert next(cells(TABLE, "tiny", 1)).name != next(cells(changed, "tiny", 1)).name
 
 
 def test_the_papers_configuration_is_the_papers():
@@ -197,11 +184,8 @@ def test_a_row_pairs_seeds_with_the_controls_evaluation_at_equal_tokens():
 
 def test_two_seeds_have_no_interval_and_what_was_not_run_has_only_the_papers_numbers():
     found = rows_of(TABLE, "tiny", [run("search", seed, (0.1, 0.2), 10) for seed in range(2)])
-    assert (found[1]["success"]["low"], "difference" in found[1], found[2]) == (
-        None,
-        False,
-        {"setting": "rooms", "method": "plain", "paper": {}},
-    )
+    assert (found[1]["success"]["low"], "difference" in found[1]) == (None, False)
+    assert found[2] == {"setting": "rooms", "method": "plain", "paper": {}}
 
 
 def test_the_clock_stops_at_the_first_evaluation_with_a_share_of_the_final_success():
@@ -219,10 +203,8 @@ def test_a_section_says_what_kind_of_run_it_shows():
     shown = section(TABLE, [result | {"rows": rows_of(TABLE, "tiny", [run("search", 0, (0.1, 0.25), 1000)])}])
     assert "A quick run" in shown
     assert "2 seeds, 2026-01-02" in shown
-    assert (
-        "| rooms | search | big: 50 | 25.0 | 0.50 | 30 | 3.0 | 5, – | – | 1 | 1k | 5k | 7 | 7 | 7 of 7 | 7 | 4 |"
-        in shown
-    )
+    row = "| rooms | search | big: 50 | 25.0 | 0.50 | 30 | 3.0 | 5, – | – | 1 | 1k | 5k | 7 | 7 | 7 of 7 | 7 | 4 |"
+    assert row in shown
     assert f"| rooms | plain | {NOTHING} | {NOTHING} |" in shown
 
 
@@ -237,14 +219,8 @@ def test_a_figure_has_a_curve_for_each_run(tmp_path):
 
 def test_models_are_asked_in_every_world_or_in_their_own():
     asked = list(questions("tiny", ["sokoban=small", "large"], 2, 64))
-    assert [(one.world, one.model, one.seed) for one in asked] == [
-        ("sokoban", "small", 0),
-        ("sokoban", "large", 0),
-        ("frozen_lake", "large", 0),
-        ("sokoban", "small", 1),
-        ("sokoban", "large", 1),
-        ("frozen_lake", "large", 1),
-    ]
+    pairs = ("sokoban", "small"), ("sokoban", "large"), ("frozen_lake", "large")
+    assert [(row.world, row.model, row.seed) for row in asked] == [(*pair, seed) for seed in (0, 1) for pair in pairs]
     assert len({one.file for one in asked}) == len(asked)
 
 

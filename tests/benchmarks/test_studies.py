@@ -17,6 +17,7 @@ from benchmarks.pay.plan import FILTERING, TSR_PLUS, Cell, Contrast, Part, cells
 from benchmarks.pay.report import PAGE, README, difference, equal_difference, interval, law, success_at, write_tables
 from benchmarks.tsr_runs import finished, measured
 from tests.agents.worlds import cycle, letters, words_of
+from tests.conftest import deep, spread
 from tsr_gym.agents.cli.train import read_config
 from tsr_gym.agents.config import RunConfig, TrainConfig
 from tsr_gym.agents.runs.progress import TARGETS
@@ -79,15 +80,9 @@ CONTRAST = Contrast("headline", sokoban(10, 16), "S1", TSR_PLUS, FILTERING, 3)
 
 
 def run(method, seed, success, tokens=100):
-    points = [
-        {
-            "sampled_tokens": tokens * share // 4,
-            "prompt_tokens": tokens * share,
-            "seconds": share / 4,
-            "success": success * share / 4,
-        }
-        for share in range(5)
-    ]
+    names = ("sampled_tokens", "prompt_tokens", "seconds", "success")
+    numbers = [(tokens * share // 4, tokens * share, share / 4, success * share / 4) for share in range(5)]
+    points = [dict(zip(names, row, strict=True)) for row in numbers]
     about = {"world": "sokoban", "setting": "10 to 16 moves", "base": "S1", "method": method, "seed": seed}
     return about | {"env_steps": 5, "optimizer_steps": 2, "seconds": 1.0, "points": points}
 
@@ -99,10 +94,7 @@ def test_a_difference_pairs_the_seeds_that_both_have_finished():
     # Differences of 30, 20 and 50 points: mean 33.33, deviation 15.28, Student's t of 2 degrees of freedom 4.303.
     assert (found["seeds"], found["points"]) == (3, 33.33)
     half = 4.303 * 15.2753 / math.sqrt(3)
-    assert (found["low"], found["high"]) == (
-        pytest.approx(33.33 - half, abs=0.01),
-        pytest.approx(33.33 + half, abs=0.01),
-    )
+    assert [found["low"], found["high"]] == pytest.approx([33.33 - half, 33.33 + half], abs=0.01)
     assert found["at_half"]["points"] == pytest.approx(33.33 / 2, abs=0.01)
     assert found["control_success_by_seed"] == [20.0, 20.0, 10.0]
     assert difference(CONTRAST, ours, []) is None
@@ -110,18 +102,9 @@ def test_a_difference_pairs_the_seeds_that_both_have_finished():
 
 def test_a_price_counts_half_a_success_where_there_was_none():
     search, score = CONTRAST.method.search
-    rows = [
-        {
-            "search": "naive",
-            "score": "reward",
-            "success": 0.0,
-            "episodes": 50,
-            "sampled_tokens": 1000,
-            "tokens_per_success": None,
-        },
-        {"search": search, "score": score, "success": 0.5, "episodes": 8, "sampled_tokens": 400}
-        | {"tokens_per_success": 100.0},
-    ]
+    names = ("search", "score", "success", "episodes", "sampled_tokens", "tokens_per_success")
+    facts = ("naive", "reward", 0.0, 50, 1000, None), (search, score, 0.5, 8, 400, 100.0)
+    rows = [dict(zip(names, row, strict=True)) for row in facts]
     probe = {"world": "sokoban", "setting": "10 to 16 moves", "base": "S1", "rows": rows}
     both = [run(name, seed, 0.5) for name in ("tsr+", "filtering") for seed in range(2)]
     found = difference(CONTRAST, both, [probe])
@@ -142,18 +125,11 @@ def test_success_is_read_off_the_nearest_evaluation_at_equal_cost():
 
 
 def test_the_law_counts_a_cell_once_and_draws_base_models():
+    numbers = [(world, sign, n) for world, sign in (("a", 1.0), ("b", -1.0)) for n in range(1, 9)]
     rows = [
-        {
-            "world": world,
-            "setting": str(n),
-            "base": f"{world}{n // 2}",
-            "ratio": float(n),
-            "points": sign * n,
-            "low": 0.0,
-        }
-        | {"high": 0.0}
-        for world, sign in (("a", 1.0), ("b", -1.0))
-        for n in range(1, 9)
+        {"world": world, "setting": str(n), "base": f"{world}{n // 2}", "ratio": float(n), "points": sign * n}
+        | {"low": 0.0, "high": 0.0}
+        for world, sign, n in numbers
     ]
     again = rows[0] | {"points": 99.0}
     result = law([*rows, again, rows[0] | {"base": "unprobed", "ratio": None}])
@@ -167,11 +143,13 @@ def test_the_law_counts_a_cell_once_and_draws_base_models():
     assert law(rows[:4]) is None
 
 
+@pytest.mark.parametrize("most", [2, deep(999)])
 @pytest.mark.parametrize("part", get_args(Part))
-def test_every_run_of_the_plan_is_one_that_can_be_configured_and_has_a_folder_of_its_own(part):
+def test_every_run_of_the_plan_is_one_that_can_be_configured_and_has_a_folder_of_its_own(part, most):
     planned = list(cells(part))
     assert len({cell.name for cell in planned}) == len(planned) > 0
-    for world, flags in {(cell.setting.world, cell.flags().rpartition(" --seed")[0]) for cell in planned}:
+    runs = sorted({(cell.setting.world, cell.flags().rpartition(" --seed")[0]) for cell in planned})
+    for world, flags in spread(runs, most):
         config = read_config([world, *flags.split()])
         assert config.run.update_tokens * 32 == config.run.total_tokens
 
