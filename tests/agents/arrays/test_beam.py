@@ -33,10 +33,8 @@ class Scripted:
         return rewards + WORTHS[self.turn, self.actions]
 
     def policy(self, requests):
-        return [
-            [Candidate(int((tree.nodes[node].observation.ravel() @ CELLS + number) % 4)) for number in range(samples)]
-            for tree, (node, samples) in requests
-        ]
+        worths = [(int(tree.nodes[node].observation.ravel() @ CELLS), samples) for tree, (node, samples) in requests]
+        return [[Candidate((worth + number) % 4) for number in range(samples)] for worth, samples in worths]
 
     def rater(self, grown):
         nodes = [tree.nodes[index] for tree, index in grown]
@@ -75,15 +73,9 @@ def test_it_is_the_beam_of_objects(width, branching, depth):
         env.reset(seed=seed)
     strategy = partial(beam, width=width, branching=branching, depth=depth)
     trees = search(envs, script.policy, strategy, seeds=range(tasks), rater=script.rater)
-    found = array_beam(
-        batch_of("Sokoban", tasks, **ROOMS),
-        script.array_policy,
-        width=width,
-        branching=branching,
-        depth=depth,
-        seeds=range(tasks),
-        score=script.array_score,
-    )
+    numbers = {"width": width, "branching": branching, "depth": depth, "seeds": range(tasks)}
+    batch = batch_of("Sokoban", tasks, **ROOMS)
+    found = array_beam(batch, script.array_policy, score=script.array_score, **numbers)
     for task, tree in enumerate(trees):
         assert pictures_of_arrays(found, task) == pictures_of_objects(tree)
         best = tree.path(tree.chosen[0])[1:]
@@ -142,9 +134,8 @@ def test_a_score_of_states_and_boards():
     numbers = {"width": 2, "branching": 4, "depth": 6, "score_of": "state"}
     found = array_beam(batch_of("FrozenLake", 3, **LAKES), randomly, seeds=range(3), score=score, **numbers)
     for task in range(3):
-        twin, members = twin_beam(
-            single("FrozenLake", task, **LAKES), random_choice, seed=task, score=score_of_one, **numbers
-        )
+        lake = single("FrozenLake", task, **LAKES)
+        twin, members = twin_beam(lake, random_choice, seed=task, score=score_of_one, **numbers)
         assert_alike(found, task, twin, members)
 
 
@@ -175,12 +166,8 @@ def test_where_the_episode_has_ended_nothing_grows():
 
 def test_actions_and_scores_of_any_numbers_will_do():
     envs, numbers = batch_of("Sokoban", 3, **ROOMS), {"width": 2, "branching": 3, "depth": 4, "seeds": range(3)}
-    small = array_beam(
-        envs,
-        lambda batch, request: randomly(batch, request).astype(np.int8),
-        score=lambda batch, rewards: (rewards * 4).astype(np.int32),
-        **numbers,
-    )
+    small = {"score": lambda batch, rewards: (rewards * 4).astype(np.int32)}
+    small = array_beam(envs, lambda batch, request: randomly(batch, request).astype(np.int8), **small, **numbers)
     large = array_beam(envs, randomly, score=lambda batch, rewards: np.trunc(rewards * 4), **numbers)
     assert all(np.array_equal(one, other) for one, other in zip(small.tree, large.tree, strict=True))
     with pytest.raises(InvalidAction):

@@ -14,13 +14,8 @@ CARD = ModelCard(learn={"lr": 0.25, "minibatch": 7, "groups": 5})
 def test_a_later_source_wins_and_every_setting_knows_its_source():
     file = parse_config("[learn]\nminibatch = 9\n[search]\nnaive = 6", "mine.toml")
     settings = collect_settings("sokoban", recipe="levin", card=CARD, file=file, given={"naive": 2})
-    expected = {
-        "lr": (0.25, "card"),
-        "groups": (16, "recipe"),
-        "minibatch": (9, "file"),
-        "naive": (2, "flag"),
-        "epochs": (1, "default"),
-    }
+    expected = {"lr": (0.25, "card"), "groups": (16, "recipe"), "minibatch": (9, "file"), "naive": (2, "flag")}
+    expected["epochs"] = (1, "default")
     assert {name: tuple(settings[name]) for name in expected} == expected
 
 
@@ -78,7 +73,6 @@ def test_numbers_of_calls_may_be_flags(args, search, keeps):
         (["--search", "beam(width=3)", "--width", "7"], "width=7"),
         (["--search", "naive", "--depth", "2"], "the strategy 'naive' has no depth"),
         (["--filter", "varied", "--keep", "0.5"], "has no ratio"),
-        (["--search", "baem"], "did you mean beam"),
         (["--recipe", "tsr"], "did you mean tsr\\+"),
         (["--recipe", "missing.toml"], "missing.toml"),
         (["--config", "missing.toml"], "missing.toml"),

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from tests.agents.learning.advantages.forests import by_turn, flat
-from tests.conftest import run_python
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
+from tsr_gym.agents.learning.advantages import tspo
+from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.lessons.credit import (
     first_occurrence,
     format_penalty,
@@ -93,9 +94,7 @@ def test_evidence_can_be_something_else_than_text_and_golden_answers_are_require
 def test_answers_are_matched_as_whole_words_or_as_any_part(observation, gold, boundary, substring):
     assert shows_answer(turn(observation), (gold,)) is boundary
     assert shows_answer(turn(observation), (gold,), match="substring") is substring
-
-
-def test_texts_are_normalised_as_squad_does():
+    # Texts are normalised as SQuAD does.
     assert normalise("  An  Apple, a pear: THE end! ") == "apple pear end"
 
 
@@ -118,18 +117,12 @@ def test_golden_answers_of_the_environment_are_looked_for_where_none_are_named()
 
 
 def test_in_a_group_that_only_failed_alpha_does_not_matter_to_scaled_advantages():
-    from tsr_gym.agents.learning.advantages import tspo
-    from tsr_gym.agents.learning.batch import collate
-
-    actual = []
+    # Turn 0: 1, 1, 0 of alpha: mean 2/3, deviation 1/sqrt 3. Turn 1: 0, 1, 0. Turns 2 and 3: nothing.
+    third = (1 / 3) * 3**0.5
     for alpha in (0.1, 0.5, 1.0):
         batch = collate([first_occurrence(FAILED, ANSWER, alpha=alpha)])
-        actual.append(flat(by_turn(batch, tspo(batch))))
-    # Turn 0: 1, 1, 0 of alpha: mean 2/3, deviation 1/sqrt 3. Turn 1: 0, 1, 0. Turns 2 and 3: nothing.
-    first, second = (1 / 3) * 3**0.5, (1 / 3) * 3**0.5
-    expected = [first, -second, 0, 0, first, 2 * second, 0, -2 * first, -second]
-    for advantages in actual:
-        assert advantages == pytest.approx(expected, abs=1e-4)
+        expected = [third, -third, 0, 0, third, 2 * third, 0, -2 * third, -third]
+        assert flat(by_turn(batch, tspo(batch))) == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_turn_is_rewarded_by_how_much_it_raised_its_potential():
@@ -171,11 +164,6 @@ def test_turns_without_the_form_and_with_too_many_tokens_pay():
 def test_the_cache_lies_within_what_is_allowed(cache):
     with pytest.raises(ValueError, match=r"wanted (cache|max_tokens) as a whole number"):
         length_penalty(FAILED, max_tokens=10, cache=cache)
-
-
-def test_credit_rules_need_no_torch():
-    code = "import sys; sys.modules['torch'] = None; import tsr_gym.agents.lessons.credit; print('torch-free')"
-    assert run_python(code).strip() == "torch-free"
 
 
 def test_what_best_of_n_kept_counts_by_how_likely_it_was_to_be_kept():
@@ -247,9 +235,8 @@ def test_estimated_weights_approach_the_exact_ones_and_are_bounded():
     exact = [2 / (4 * inclusion_probability(*better_and_equal(choice), samples=4, kept=2)) for choice in (3, 1)]
     assert actual == pytest.approx(exact, rel=0.03)
     # One plain trajectory that was worse, the kept one itself being the other: half is equal, nothing better.
-    assert selection_weights([2.0], [0.0], samples=2, kept=1) == [
-        pytest.approx(1 / (2 * inclusion_probability(0.0, 0.5, samples=2, kept=1)))
-    ]
+    half = 1 / (2 * inclusion_probability(0.0, 0.5, samples=2, kept=1))
+    assert selection_weights([2.0], [0.0], samples=2, kept=1) == pytest.approx([half])
     assert selection_weights([0.0], [1.0] * 99, samples=8, kept=1) == [10.0]
     assert selection_weights([0.0], [1.0] * 99, samples=8, kept=1, most=3.0) == [3.0]
 
@@ -265,9 +252,7 @@ def test_probabilities_that_are_none_are_refused(better, equal, samples, kept):
 def test_returns_that_differ_by_rounding_have_the_same_weight():
     """0.1 + 0.2 is not 0.3 in floating point; taken for better, it would make a kept 0.3 ten times as rare."""
     plain = [0.1 + 0.2] * 7
-    assert selection_weights([0.3], plain, samples=8, kept=1) == selection_weights(
-        [0.1 + 0.2], plain, samples=8, kept=1
-    )
-    assert selection_weights([0.3], plain, samples=8, kept=1) == [pytest.approx(1.0)]
+    first, other = (selection_weights([value], plain, samples=8, kept=1) for value in (0.3, 0.1 + 0.2))
+    assert first == other == [pytest.approx(1.0)]
     # Distances that mean something still count.
     assert selection_weights([0.3 - 1e-6], plain, samples=8, kept=1) == [10.0]

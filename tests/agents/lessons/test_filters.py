@@ -70,16 +70,8 @@ SOME = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("ratio", "expected"),
-    [
-        # Of six groups three are mixed; the share counts all six.
-        (1 / 6, [2]),
-        (1 / 3, [2, 4]),
-        (0.5, [1, 2, 4]),
-        (1.0, [1, 2, 4]),
-    ],
-)
+# Of six groups three are mixed; the share counts all six.
+@pytest.mark.parametrize(("ratio", "expected"), [(1 / 6, [2]), (1 / 3, [2, 4]), (0.5, [1, 2, 4]), (1.0, [1, 2, 4])])
 def test_only_groups_with_successes_and_failures_are_kept(ratio, expected):
     assert kept(keep_mixed_success(SOME, ratio), SOME) == expected
 
@@ -97,11 +89,8 @@ def reasons(kept):
 
 def test_what_was_left_out_is_counted_by_reason():
     assert reasons(keep_uncertain(FIVE, 0.4)) == {"group_equal_returns": 1, "group_less_uncertain": 2}
-    assert reasons(keep_mixed_success(SOME, 1 / 3)) == {
-        "group_all_failed": 2,
-        "group_all_solved": 1,
-        "group_less_uncertain": 1,
-    }
+    counts = {"group_all_failed": 2, "group_all_solved": 1, "group_less_uncertain": 1}
+    assert reasons(keep_mixed_success(SOME, 1 / 3)) == counts
     assert reasons(keep_all(FIVE)) == {}
 
 
@@ -199,12 +188,10 @@ def test_with_softmax_weights_the_scale_of_returns_matters():
 
 def second_turn_pays(group):
     """A credit rule: the second turn earns 0.5 if the trajectory's first reward was positive."""
-    return of(
-        *(
-            rewarded(*(0.5 if number == 1 and first.turns[0].reward > 0 else 0.0 for number in range(len(first.turns))))
-            for first in group.trajectories
-        )
-    )
+    paid = [first.turns[0].reward > 0 for first in group.trajectories]
+    sizes = [len(first.turns) for first in group.trajectories]
+    earned = ([0.5 * (pays and number == 1) for number in range(size)] for pays, size in zip(paid, sizes, strict=True))
+    return of(*(rewarded(*rewards) for rewards in earned))
 
 
 def test_failed_groups_pass_the_gate_if_credit_tells_their_turns_apart():

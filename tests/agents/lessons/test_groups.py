@@ -104,9 +104,8 @@ def test_credit_rules_apply_in_order_after_the_filter():
     actual = choose_groups(LessonConfig(filter="varied", credit=rules))(collected(MIXED, BLANK))
     # Two tokens a turn cost the full penalty of 1; the blank group varied in nothing before that.
     assert rewards(actual) == [[[0.0], [-2.0]]]
-    assert rewards(choose_groups(LessonConfig(filter="varied", credit=rules[::-1]))(collected(MIXED))) == [
-        [[1.0], [-1.0]]
-    ]
+    turned = choose_groups(LessonConfig(filter="varied", credit=rules[::-1]))(collected(MIXED))
+    assert rewards(turned) == [[[1.0], [-1.0]]]
     assert actual.dropped == {"group_equal_returns": 1}
 
 

@@ -84,10 +84,8 @@ def test_a_head_on_a_policy_owns_the_head_and_reads_the_policys_own_backbone():
     model = random_model("qwen2")
     critic = Critic.on(model)
     assert critic.backbone is model.model
-    assert {name: part.shape for name, part in critic.state_dict().items()} == {
-        "head.weight": (1, 32),
-        "head.bias": (1,),
-    }
+    shapes = {name: tuple(part.shape) for name, part in critic.state_dict().items()}
+    assert shapes == {"head.weight": (1, 32), "head.bias": (1,)}
     assert [id(part) for part in critic.parameters()] == [id(critic.head.weight), id(critic.head.bias)]
     assert torch.count_nonzero(critic(IDS, PRESENT)) == 0
     before = with_random_head(critic)(IDS, PRESENT)
@@ -110,9 +108,8 @@ def test_a_head_on_a_policy_says_what_a_critic_with_the_same_backbone_says(layou
     wanted = torch.zeros(batch.rewards.shape)
     separate = with_random_head(Critic(twin.model))
     for row, column in batch.sampled.nonzero().tolist():
-        hidden = separate.backbone(input_ids=batch.ids[row : row + 1, :column], use_cache=False).last_hidden_state[
-            0, -1
-        ]
+        states = separate.backbone(input_ids=batch.ids[row : row + 1, :column], use_cache=False).last_hidden_state
+        hidden = states[0, -1]
         wanted[row, column] = hidden @ separate.head.weight[0] + separate.head.bias[0]
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
 

@@ -68,9 +68,7 @@ def test_weights_are_loaded_in_full_precision_unless_half_is_wanted(folder):
 def test_a_folder_without_a_model_says_what_was_wanted(folder, name):
     (folder / "a").mkdir()
     (folder / "a" / "file.txt").write_text("")
-    with pytest.raises(
-        CheckpointError, match=r"wanted the folder of a Hugging Face model with config\.json, found none"
-    ):
+    with pytest.raises(CheckpointError, match=r"wanted the folder of a Hugging Face model .*, found none"):
         load_policy(folder / name, device=CPU)
 
 
@@ -107,38 +105,26 @@ def test_a_model_that_brings_code_is_refused_and_its_code_never_run(folder, file
 
 def test_parameters_that_are_missing_are_not_made_up(folder):
     rewrite(folder, lambda tensors: tensors.pop("model.layers.1.mlp.up_proj.weight"))
-    with pytest.raises(
-        CheckpointError, match=r"1 parameters are missing, such as model\.layers\.1\.mlp\.up_proj\.weight"
-    ):
+    with pytest.raises(CheckpointError, match=r"1 parameters are missing, such as .*layers\.1\.mlp\.up_proj\.weight"):
         load_policy(folder, device=CPU)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("-inf")])
-def test_parameters_that_are_no_numbers_are_named(folder, bad):
+def test_parameters_that_are_no_numbers_and_a_tokenizer_of_another_model_are_named(folder, bad):
     rewrite(folder, lambda tensors: tensors["model.norm.weight"].__setitem__(3, bad))
     with pytest.raises(CheckpointError, match=r"1 parameters are not finite, such as model\.norm\.weight"):
         load_policy(folder, device=CPU)
-
-
-def test_a_tokenizer_of_another_model_is_noticed(folder):
     tokenizer = chatml_tokenizer()
     tokenizer.add_tokens([f"word{number}" for number in range(10)])
     tokenizer.save_pretrained(folder)
-    with pytest.raises(
-        CheckpointError, match=r"tokenizer has 526 tokens and the model 516: they do not belong together"
-    ):
+    rewrite(folder, lambda tensors: tensors["model.norm.weight"].__setitem__(3, 1.0))
+    with pytest.raises(CheckpointError, match="526 tokens and the model 516: they do not belong together"):
         load_policy(folder, device=CPU)
 
 
 def test_a_card_comes_back_as_it_was_saved(folder):
-    card = ModelCard(
-        prompt="compact",
-        history="window(1)",
-        env="tsr/Sokoban-v0",
-        env_settings={"dim": [5, 5]},
-        max_tokens=9,
-        about={"x": 1},
-    )
+    facts = {"env": "tsr/Sokoban-v0", "env_settings": {"dim": [5, 5]}, "max_tokens": 9, "about": {"x": 1}}
+    card = ModelCard(prompt="compact", history="window(1)", **facts)
     card.save(folder)
     assert load_policy(folder, device=CPU).card == card
     ModelCard(env="x").save(folder)
@@ -229,9 +215,8 @@ def test_the_shipped_model_is_named_in_place_of_a_folder_and_was_made_by_the_rec
     config = TrainConfig.from_recipe("tsr+", env="sokoban", model="S1")
     assert config.model.model == str(SHIPPED / "S1")
     about = load_policy(SHIPPED / "S1", device=CPU).card.about
-    row = next(
-        row for row in json.loads((RESULTS / "does_search_pay.json").read_text())["bases"] if row["base"] == "S1"
-    )
+    bases = json.loads((RESULTS / "does_search_pay.json").read_text())["bases"]
+    (row,) = [row for row in bases if row["base"] == "S1"]
     assert [about[name] for name in ("success_skilled", "success")] == [row["success_skilled"], row["success"]]
     # A folder of the user's with that name wins.
     monkeypatch.chdir(tmp_path)

@@ -109,10 +109,8 @@ def check(model, layout, *, again=False, parts=False):
         found = []
         for one in (model, plain):
             head = read_head(one) if parts else None
-            with (
-                attending(*([] if layout == "padded" else [one])),
-                recompute_activations(one) if again and one is model else nullcontext(),
-            ):
+            recomputed = recompute_activations(one) if again and one is model else nullcontext()
+            with attending(*([] if layout == "padded" else [one])), recomputed:
                 found.append(policy_gradient(one, batch, partial(laid.logprobs, one, head=head)))
         assert off_by(found[0][0], found[1][0]) < 1e-5
         assert off_by(found[0][2], found[1][2]) < 1e-5
@@ -189,9 +187,8 @@ def test_what_a_gpu_compiles_of_the_head_is_the_head(cap, dtype, monkeypatch):
         with torch.autocast("cpu", dtype, enabled=dtype is not None):
             chosen, entropy = chunked_logprobs(hidden, said, Head(layer, 1.5, cap), temperature=0.7, block=70 * 9)
         (2 * chosen.sum() + (entropy * torch.linspace(0, 1, 23)).sum()).backward()
-        found.append(
-            [chosen.detach(), entropy.detach(), hidden.grad, layer.weight.grad.clone(), layer.bias.grad.clone()]
-        )
+        gradients = [hidden.grad, layer.weight.grad.clone(), layer.bias.grad.clone()]
+        found.append([chosen.detach(), entropy.detach(), *gradients])
     for one, other in zip(*found, strict=True):
         assert off_by(one, other) < (1e-5 if dtype is None else 1e-3)
 

@@ -11,14 +11,9 @@ USAGE = {"prompt_tokens": 20, "completion_tokens": 5, "total_tokens": 25, "promp
 
 def completion(text, reason="stop", usage=USAGE):
     """Return the documented body of an answer."""
-    return {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "stub",
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": reason}],
-        "usage": usage,
-    }
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
+    about = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "stub"}
+    return about | {"choices": [choice], "usage": usage}
 
 
 def error(message, code=None):

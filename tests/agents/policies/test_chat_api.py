@@ -68,28 +68,24 @@ def test_without_a_key_none_is_sent_and_the_limit_may_have_its_other_name(monkey
     assert "max_tokens" not in stub.asked[0][1]
 
 
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 529])
-def test_limits_and_faults_of_the_server_are_met_with_patience(status):
+@pytest.mark.parametrize(
+    ("status", "headers", "waits"),
+    [
+        *((status, {}, [1.0, 2.0, 4.0]) for status in (408, 409, 429, 500, 502, 503, 529)),
+        # The server may name how long it wants no request.
+        *((429, {"retry-after": text}, [wait]) for text, wait in (("7", 7.0), ("0.25", 0.25), ("never", 1.0))),
+    ],
+)
+def test_limits_and_faults_of_the_server_are_met_with_patience(status, headers, waits):
     def answer(number, body):
-        return (status, error("busy")) if number < 3 else (200, completion("Up"))
+        return (status, error("busy"), headers) if number < len(waits) else (200, completion("Up"))
 
     clock = Clock()
     with serving(answer) as (url, stub):
         api = api_of(url, clock)
         assert ask(api).text == "Up"
-    assert (clock.waits, stub.asked[0]) == ([1.0, 2.0, 4.0], stub.asked[3])
-    assert (api.ledger.requests, api.ledger.retries, api.ledger.failed) == (4, 3, 0)
-
-
-@pytest.mark.parametrize(("header", "waits"), [("7", [7.0]), ("0.25", [0.25]), ("never", [1.0])])
-def test_the_server_may_say_how_long_to_leave_it_alone(header, waits):
-    def answer(number, body):
-        return (200, completion("Up")) if number else (429, error("slow down"), {"retry-after": header})
-
-    clock = Clock()
-    with serving(answer) as (url, _):
-        assert ask(api_of(url, clock)).text == "Up"
-    assert clock.waits == waits
+    assert (clock.waits, stub.asked[0]) == (waits, stub.asked[-1])
+    assert (api.ledger.requests, api.ledger.retries, api.ledger.failed) == (len(waits) + 1, len(waits), 0)
 
 
 def test_a_date_to_come_back_at_is_kept_and_silence_met_with_another_request():
@@ -139,9 +135,8 @@ def test_counts_that_are_none_are_counted_as_0(usage):
 
 
 def test_a_refusal_and_a_filtered_answer_are_empty_answers():
-    assert read_answer(b'{"choices": [{"message": {"content": null, "refusal": "no"}, "finish_reason": "stop"}]}') == (
-        Answer("", "stop")
-    )
+    refused = b'{"choices": [{"message": {"content": null, "refusal": "no"}, "finish_reason": "stop"}]}'
+    assert read_answer(refused) == Answer("", "stop")
     assert read_answer(b'{"choices": [{"message": {"content": ""}, "finish_reason": "content_filter"}]}').text == ""
     assert read_answer(b'{"choices": [{"message": {"content": "Up"}, "finish_reason": 7}]}').finish_reason == "7"
 
@@ -178,15 +173,10 @@ def test_requests_keep_the_pace_that_is_wanted():
 @pytest.mark.parametrize(
     "settings",
     [
-        {"base_url": "127.0.0.1:8000"},
-        {"base_url": "ftp://example.org"},
-        {"base_url": f"https://user:{KEY}@example.org/v1"},
-        {"base_url": f"https://example.org/v1?key={KEY}"},
-        {"at_once": 0},
-        {"per_minute": 0},
-        {"patience": 0},
-        {"retries": -1},
-        {"max_failures": -1},
+        *({"base_url": url} for url in ("127.0.0.1:8000", "ftp://example.org")),
+        *({"base_url": f"https://{url}"} for url in (f"user:{KEY}@example.org/v1", f"example.org/v1?key={KEY}")),
+        *({name: 0} for name in ("at_once", "per_minute", "patience")),
+        *({name: -1} for name in ("retries", "max_failures")),
         {"limit_as": "tokens"},
     ],
     ids=lambda settings: next(iter(settings)),
@@ -228,10 +218,8 @@ def test_each_sample_is_a_request_with_a_seed_of_its_own_and_comes_back_in_order
     assert {(body["temperature"], body["max_tokens"]) for _, body in stub.asked} == {(0.5, 7)}
     # As the server counted them: 20 prompt tokens, 4 of them known, and 5 sampled for each answer.
     spent = [env.tree.spent for env in envs]
-    assert [(one.prompt_tokens, one.prompt_tokens_saved, one.sampled_tokens) for one in spent] == [
-        (60, 12, 15),
-        (40, 8, 10),
-    ]
+    counts = [(each.prompt_tokens, each.prompt_tokens_saved, each.sampled_tokens) for each in spent]
+    assert counts == [(60, 12, 15), (40, 8, 10)]
 
 
 @pytest.mark.parametrize(("history", "roles"), [("full", "suauau"), ("markov", "su"), ("window(1)", "suau")])

@@ -29,6 +29,10 @@ def talking(tokenizer, said, *, history="full", prompt=PROMPT):
     return ChatPolicy(ScriptedEngine(lambda prompt, seed: said), tokenizer, prompt, History.parse(history))
 
 
+def written(tokenizer, messages):
+    return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+
+
 def played(policy, turns=3):
     """Play some turns, each with a sampled candidate, and return the tree."""
     env = rooms(4)
@@ -39,28 +43,11 @@ def played(policy, turns=3):
 
 def test_the_first_prompt_is_what_the_template_writes_and_the_forced_beginning(tokenizer):
     env = rooms(4)
-    text = tokenizer.apply_chat_template(
-        [{"role": "system", "content": PROMPT.system}, {"role": "user", "content": PROMPT.turn(env.tree.nodes[0])}],
-        tokenize=False,
-        add_generation_prompt=True,
-    )
+    contents = (("system", PROMPT.system), ("user", PROMPT.turn(env.tree.nodes[0])))
+    text = written(tokenizer, [{"role": role, "content": content} for role, content in contents])
     ids = talking(tokenizer, (5,)).prompt_ids(env.tree, 0)
     assert tokenizer.decode(ids) == text + "<think>"
     assert list(ids) == tokenizer(text + "<think>", add_special_tokens=False)["input_ids"]
-
-
-def test_later_prompts_are_what_the_template_writes_of_the_whole_conversation(tokenizer):
-    answer = "</think> <answer>Up</answer>"
-    tree = played(talking(tokenizer, spelled(tokenizer, answer)))
-    messages = [{"role": "system", "content": PROMPT.system}]
-    for node in tree.nodes[:3]:
-        messages += [
-            {"role": "user", "content": PROMPT.turn(node)},
-            {"role": "assistant", "content": "<think>" + answer},
-        ]
-    messages.append({"role": "user", "content": PROMPT.turn(tree.nodes[3])})
-    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    assert tokenizer.decode(talking(tokenizer, (5,)).prompt_ids(tree, 3)) == text + "<think>"
 
 
 @pytest.mark.parametrize("prompt", [PROMPT, compact_prompt()], ids=["paper", "compact"])
@@ -70,8 +57,10 @@ def test_messages_without_a_tree_are_those_that_the_policy_sends(tokenizer, prom
     past = []
     for index, node in enumerate(tree.nodes[:3]):
         messages = messages_for(prompt, node.observation, node.info, reward=node.reward, past=past)
-        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True) + prompt.forced
+        text = written(tokenizer, messages) + prompt.forced
         assert tokenizer.decode(talking(tokenizer, (5,), prompt=prompt).prompt_ids(tree, index)) == text
+        assert text.count(answer) == index
+        assert prompt.turn(node) in text
         past = [*messages, {"role": "assistant", "content": prompt.forced + answer}]
 
 

@@ -57,14 +57,8 @@ def test_a_calibration_repeats_and_reports_its_progress(lake):
     steps = []
     again = calibrate_env(replace(FEW, score="FrozenLakeScore"), watch=lambda *step: steps.append(step))
     assert again == lake
-    assert steps == [
-        ("candidates", 8, 8),
-        ("policy alone", 8, 8),
-        ("beam(width=2, branching=1): trees", 8, 8),
-        ("beam(width=2, branching=1): play", 8, 8),
-        ("beam(width=2, branching=4): trees", 8, 8),
-        ("beam(width=2, branching=4): play", 8, 8),
-    ]
+    searches = [f"beam(width=2, branching={number}): {what}" for number in (1, 4) for what in ("trees", "play")]
+    assert steps == [(stage, 8, 8) for stage in ("candidates", "policy alone", *searches)]
 
 
 def test_sokoban_and_the_shop_have_exact_values_too():

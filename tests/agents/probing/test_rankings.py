@@ -67,14 +67,10 @@ def test_the_nodes_of_a_search_are_rated_by_merit_and_by_table():
         "".join(tree.nodes[step].candidate.text for step in tree.path(index)): each
         for index, each in zip(range(1, 7), rated.nodes, strict=True)
     }
+    # Scores of turns add up along a path.
+    scores = {"a": 2.0, "b": 1.0, "c": 3.0, "d": 0.0, "ca": 5.0, "cb": 4.0}
     assert {word: (each.score, each.value) for word, each in by_word.items()} == {
-        "a": (2.0, 0.5),
-        "b": (1.0, 0.9),
-        "c": (3.0, 0.0),
-        "d": (0.0, 0.2),
-        # Scores of turns add up along a path.
-        "ca": (5.0, 0.0),
-        "cb": (4.0, 0.0),
+        word: (score, VALUES[word]) for word, score in scores.items()
     }
     assert {each.owner for each in rated.nodes} == {5}
     assert {word for word, each in by_word.items() if each.kept} == {"c"}
@@ -182,9 +178,7 @@ def test_dropped_and_kept_prefixes_are_counted():
     assert result.dead_kept.mean == pytest.approx(1 / 3)
     assert result.winnable.mean == pytest.approx(5 / 7)
     assert result.lost_a_turn.mean == pytest.approx((0.3 + 0.0) / 2)
-
-
-def test_turns_of_different_trees_are_not_mixed():
+    # Turns of different trees are not mixed.
     rated = [node(0, 0, 1, 0.0, 0.1, kept=True, tree=0), node(0, 0, 1, 0.0, 0.9, tree=1)]
     assert find_drops(rated).lost_a_turn is None
     assert rank_siblings(rated).sets == 0
@@ -193,11 +187,7 @@ def test_turns_of_different_trees_are_not_mixed():
 def test_the_walk_continues_from_the_first_candidate_with_any_score():
     env = valued_letters({**PAYS, "a": 0.0})
     tree = env.search(Script({"": "abc", "a": "bcx", "ab": "xcb"}), partial(siblings_walk, branching=3))
-    assert [tree.nodes[index].observation for index in range(1, 10)] == [
-        *("a", "b", "c"),
-        *("ab", "ac", "ax"),
-        *("abx", "abc", "abb"),
-    ]
+    assert [node.observation for node in tree.nodes[1:10]] == ["a", "b", "c", "ab", "ac", "ax", "abx", "abc", "abb"]
 
 
 class Doomed(ValuedLetters):

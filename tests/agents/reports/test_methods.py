@@ -17,15 +17,8 @@ from tsr_gym.agents.reports.report import summarise_runs
 
 def update(step, tokens, *, groups=2, prompt=10, seconds=2.0, steps=3):
     parts = dict.fromkeys(("model", "env", "tree", "update"), seconds / 4)
-    return {
-        "step": step,
-        "groups": groups,
-        "sampled_tokens": tokens,
-        "prompt_tokens": tokens * prompt,
-        "env_steps": tokens // 10,
-        "optimizer_steps": steps,
-        "seconds": {**parts, "all": seconds},
-    }
+    counts = {"sampled_tokens": tokens, "prompt_tokens": tokens * prompt, "env_steps": tokens // 10}
+    return counts | {"step": step, "groups": groups, "optimizer_steps": steps, "seconds": {**parts, "all": seconds}}
 
 
 def write(folder, label, seed, curve, *, twins=(), finish=0, **kwargs):
@@ -35,10 +28,8 @@ def write(folder, label, seed, curve, *, twins=(), finish=0, **kwargs):
     updates = [update(step, tokens, **kwargs) for step, tokens in enumerate(taken, start=1)]
     run = write_run(folder, steps, label=label, seed=seed, updates=updates, instances=len(curve[0][1]), finish=finish)
     lines = (run / "evaluations.jsonl").read_text().splitlines()
-    whole = [
-        f'{line[:-1]}, "won": "{won}", "twins": {[list(pair) for pair in twins]}}}\n'
-        for line, (_, won) in zip(lines, curve, strict=True)
-    ]
+    more = [json.dumps({"won": won, "twins": twins}) for _, won in curve]
+    whole = [f"{line[:-1]}, {facts[1:]}\n" for line, facts in zip(lines, more, strict=True)]
     (run / "evaluations.jsonl").write_text("".join(whole))
     return run
 
@@ -171,8 +162,8 @@ def test_pairs_can_be_compared_at_another_equal_cost(tmp_path):
 def test_runs_without_a_record_of_solved_instances_are_paired_by_seed_alone(tmp_path):
     ours = [write_run(tmp_path / f"o{seed}", [(0, 0, 0.0), (2, 8, 0.5)], seed=seed) for seed in range(3)]
     control = [
-        write_run(tmp_path / f"c{seed}", [(0, 0, 0.0), (2, 8, end)], seed=seed, label="control")
-        for seed, end in enumerate((0.1, 0.2, 0.3))
+        write_run(tmp_path / f"c{seed}", [(0, 0, 0.0), (2, 8, 0.1 + 0.1 * seed)], seed=seed, label="control")
+        for seed in range(3)
     ]
     report = summarise_runs([*control, *ours])
     gain = report.differences[-1]

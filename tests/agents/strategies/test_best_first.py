@@ -100,9 +100,8 @@ def test_merging_expands_every_state_once_before_any_is_sampled_again(merge):
 def test_without_merging_all_words_are_expanded_and_sampling_repeats_nothing():
     asked = asked_for(99, None, cycle("abc"))
     assert (len(asked), len(set(asked))) == (1 + 3 + 9 + 27, 20)
-    tree = letters({"a": 1.0, "b": 2.0, "c": 0.5}, turns=1, bag=True).search(
-        cycle("abc"), partial(best_first, expansions=3, samples=1, merge="state")
-    )
+    merged = partial(best_first, expansions=3, samples=1, merge="state")
+    tree = letters({"a": 1.0, "b": 2.0, "c": 0.5}, turns=1, bag=True).search(cycle("abc"), merged)
     assert words_of(tree) == ["", "a", "b", "c"]
 
 
@@ -147,12 +146,8 @@ class RandomTree:
     def child(self, tree, parent, number):
         address = (*tree.branch(parent), number)
         solved = address in self.solved
-        return {
-            "candidate": said(number, self.probabilities[address]),
-            "terminated": solved,
-            "truncated": not solved and len(address) == self.depth,
-            "info": {"success": solved},
-        }
+        fields = {"candidate": said(number, self.probabilities[address]), "info": {"success": solved}}
+        return fields | {"terminated": solved, "truncated": not solved and len(address) == self.depth}
 
 
 @given(
@@ -187,13 +182,9 @@ def test_the_bound_holds_with_cuts_on_graphs_with_cycles(seed, states, actions, 
     def child(tree, parent, number):
         here = int.from_bytes(tree.nodes[parent].state_key or b"\0")
         there = int(leads[here, number])
-        return {
-            "candidate": said(number, shares[here, number]),
-            "terminated": there == goal,
-            "truncated": there != goal and tree.nodes[parent].depth + 1 == limit,
-            "info": {"success": there == goal},
-            "state_key": there.to_bytes(2),
-        }
+        fields = {"candidate": said(number, shares[here, number]), "state_key": there.to_bytes(2)}
+        fields |= {"terminated": there == goal, "info": {"success": there == goal}}
+        return fields | {"truncated": there != goal and tree.nodes[parent].depth + 1 == limit}
 
     # The most probable walk of every length to every state; no walk continues past the goal.
     best, bound = np.where(np.arange(states) == 0, 0.0, -inf), inf

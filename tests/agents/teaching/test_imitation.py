@@ -76,9 +76,7 @@ def test_words_are_exchanged_throughout_a_row_and_others_stay():
         seen.add((int(first), int(second)))
     # Every ordered pair of the four words.
     assert (len(seen), before.ids.tolist()) == (12, [1, 4, 5, 2, 4, 9])
-
-
-def test_words_are_exchanged_with_the_given_probability():
+    # With the given probability.
     exchange, rng = Exchange(100, range(100), 0.3), np.random.default_rng(0)
     before = row(range(20), [1] * 20)
     changed = sum(exchange(before, rng) is not before for _ in range(1000))
@@ -124,12 +122,18 @@ def test_an_imitated_answer_becomes_the_most_likely_one():
     assert not model.training
 
 
-def test_a_drill_ends_when_the_model_copies_and_returns_its_steps():
+@pytest.fixture
+def drilled():
+    """A tokenizer of twelve words, the words, and the tokens around a drill."""
     tokenizer = word_tokenizer([f"w{number}" for number in range(12)])
     words = tokenizer.convert_tokens_to_ids([f" w{number}" for number in range(12)])
+    return tokenizer, words, tuple(tokenizer.convert_tokens_to_ids(["<user>", "<assistant>", "<|im_end|>"]))
+
+
+def test_a_drill_ends_when_the_model_copies_and_returns_its_steps(drilled):
+    tokenizer, words, around = drilled
     model = tiny_model(tokenizer, heads=2, theta=1e6)
     set_copying_heads(model)
-    around = tuple(tokenizer.convert_tokens_to_ids(["<user>", "<assistant>", "<|im_end|>"]))
     taken = drill_copying(model, words, replace(RECIPE, drill_steps=200, copies=0.9), around=around)
     assert 5 <= taken < 200
     shown = [words[number] for number in (3, 7, 8, 2, 1, 11, 9)]
@@ -138,10 +142,8 @@ def test_a_drill_ends_when_the_model_copies_and_returns_its_steps():
     assert (predicted[8:-1] == torch.tensor(shown)[: len(predicted[8:-1])]).float().mean() > 0.7
 
 
-def test_a_drill_that_does_not_end_in_time_reports_its_accuracy():
-    tokenizer = word_tokenizer([f"w{number}" for number in range(12)])
-    words = tokenizer.convert_tokens_to_ids([f" w{number}" for number in range(12)])
-    around = tuple(tokenizer.convert_tokens_to_ids(["<user>", "<assistant>", "<|im_end|>"]))
+def test_a_drill_that_does_not_end_in_time_reports_its_accuracy(drilled):
+    tokenizer, words, around = drilled
     with pytest.raises(ConfigError, match=r"3 steps .* 0\.\d\d of the words, wanted 0.95"):
         drill_copying(tiny_model(tokenizer, hidden=16, heads=2), words, RECIPE, around=around)
 
@@ -152,9 +154,8 @@ def scripted(history, prompt="paper"):
     words = PROMPTS[prompt](FrozenLakeEnv.instructions)
     answers = ["why not</think> <answer>Left</answer>", "hm</think> <answer>Down || Up</answer>", "x</think> no"]
     ids = [(*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id) for text in answers]
-    chat = ChatPolicy(
-        ScriptedEngine(lambda prompt, seed: ids[len(prompt) % 3]), tokenizer, words, History.parse(history)
-    )
+    engine = ScriptedEngine(lambda prompt, seed: ids[len(prompt) % 3])
+    chat = ChatPolicy(engine, tokenizer, words, History.parse(history))
     (tree,) = search([lake(3, max_turns=3, is_slippery=False)], chat, naive, seeds=[3])
     assert len(tree.path(tree.leaves()[0])) > 2
     return chat, tree
@@ -167,18 +168,15 @@ def test_messages_become_the_tokens_that_the_runs_own_policy_would_have_read_and
     rows = warm_rows([episode._asdict()], chat, [chat.tokenizer.eos_token_id])
     encoded = [(row.ids.tolist(), row.learned.tolist()) for row in rows]
     if history == "full":
+        # Rows of tokens are used unchanged.
+        (row,) = warm_rows([{"input_ids": [5, 6, 7], "completion_mask": [0, 1, 0]}], chat, [0])
+        assert (row.ids.tolist(), row.learned.tolist()) == ([5, 6, 7], [False, True, False])
         (row,) = tree_rows(tree)
         assert encoded == [(list(row.input_ids), [bool(value) for value in row.completion_mask])]
         return
     answers = [tree.nodes[node].candidate for node in tree.path(tree.leaves()[0])[1:]]
     shown = [([*answer.prompt_ids, *answer.token_ids], [False] * len(answer.prompt_ids)) for answer in answers]
     assert encoded == [(ids, mask + [True] * (len(ids) - len(mask))) for ids, mask in shown]
-
-
-def test_rows_of_tokens_are_used_unchanged():
-    chat, _ = scripted("full")
-    (row,) = warm_rows([{"input_ids": [5, 6, 7], "completion_mask": [0, 1, 0]}], chat, [0])
-    assert (row.ids.tolist(), row.learned.tolist()) == ([5, 6, 7], [False, True, False])
 
 
 @pytest.mark.parametrize(
@@ -230,9 +228,8 @@ def weights(folder):
 def test_a_run_begins_with_the_model_that_the_warm_start_made(warm, base_model):
     trainer, _, folder = warm
     begun = weights(folder / "run-warm-start")
-    assert all(
-        torch.equal(begun[name], weight) for name, weight in weights(checkpoints(folder / "run")[0] / "model").items()
-    )
+    first = weights(checkpoints(folder / "run")[0] / "model")
+    assert all(torch.equal(begun[name], weight) for name, weight in first.items())
     assert any(not torch.equal(begun[name], weight) for name, weight in weights(base_model).items())
     # The critic begins as the policy does.
     critic = load_file(checkpoints(folder / "run")[0] / "critic.safetensors")

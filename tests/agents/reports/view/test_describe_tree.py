@@ -109,22 +109,16 @@ def test_people_read_the_state_of_a_node_and_not_what_was_made_for_the_model(com
         assert buttons == ()
 
 
-def test_a_page_has_its_buttons_and_the_text_that_the_model_read(tmp_path):
+def test_a_page_has_its_buttons_and_the_text_that_the_model_read_and_a_picture_none(compact, tmp_path):
     shelf_tree().save(tmp_path / "shelf.jsonl")
     site = Site([tmp_path / "shelf.jsonl"])
     (name,) = site.sources.trees
     shown = site.data(f"node/1/{name}")
     assert shown["page"] == "Instruction: [SEP] Buy <b>two</b> [SEP] Buy Now [SEP] 2 left"
     assert (shown["observation"], shown["buttons"]) == ("shelf 2", ["buy now"])
-
-
-def test_a_node_with_a_picture_has_no_text_for_people(compact):
-    _, file = compact
-    site = Site([file])
-    (name,) = site.sources.trees
-    shown = site.data(f"node/0/{name}")
-    assert shown["picture"] is not None
-    assert shown["page"] is None
+    site = Site([compact[1]])
+    shown = site.data(f"node/0/{next(iter(site.sources.trees))}")
+    assert (shown["picture"] is None, shown["page"]) == (False, None)
 
 
 def test_there_is_no_reading_where_the_model_reads_the_same_or_the_state_is_unknown(compact, tmp_path):
@@ -163,13 +157,10 @@ def test_equals_share_a_rank_and_a_twin_and_a_dead_end_are_named():
         "the same state as node 1"
     )
     assert why(tree, 3) == "a dead end: a box in a corner"
-
-
-def test_a_played_episode_differs_from_imagined_ones():
+    # A played episode differs from imagined ones.
     tree = Tree()
-    tree.add(node(None, 0), played=True)
-    tree.add(node(0, 1, "imagined"))
-    tree.add(node(0, 1, "played"), played=True)
+    for parent, text, played in ((None, "", True), (0, "imagined", False), (0, "played", True)):
+        tree.add(node(parent, 0 if parent is None else 1, text), played=played)
     assert fates(tree) == ["played", "pruned", "played"]
 
 
@@ -249,17 +240,10 @@ def test_hostile_texts_stay_texts_and_a_node_that_is_not_there_is_refused():
 
 def test_a_summary_counts_ends_and_the_best_return(tmp_path):
     small_tree().save(tmp_path / "tree")
-    assert summarise_tree(tmp_path / "tree") == {
-        "nodes": 6,
-        "outcome": "solved",
-        "ends": {"solved": 1, "failed": 1, "cut": 0},
-        "best": 1.0,
-        "whole": True,
-    }
-
-
-def test_a_summary_of_half_a_file_counts_its_whole_lines(tmp_path):
-    small_tree().save(tmp_path / "tree")
+    ends = {"solved": 1, "failed": 1, "cut": 0}
+    whole = {"nodes": 6, "outcome": "solved", "ends": ends, "best": 1.0, "whole": True}
+    assert summarise_tree(tmp_path / "tree") == whole
+    # Of half a file, its whole lines.
     data = (tmp_path / "tree").read_bytes()
     (tmp_path / "tree").write_bytes(data[: data.index(b'"down"')])
     summary = summarise_tree(tmp_path / "tree")

@@ -50,15 +50,13 @@ def test_a_damaged_line_ends_what_is_shown(file, line):
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"format": "tsr-gym tree", "version": 99}', b"\x89PNG\n"])
-def test_other_files_are_refused(file, data):
+def test_other_files_and_a_header_alone_are_refused(file, data):
+    header = file.read_bytes().splitlines()[0]
+    file.write_bytes(header)
+    with pytest.raises(InvalidTree, match="at least its first node"):
+        read_tree(file)
     file.write_bytes(data)
     with pytest.raises(InvalidTree, match="wanted a 'tsr-gym tree'"):
-        read_tree(file)
-
-
-def test_a_header_alone_is_refused(file):
-    file.write_bytes(file.read_bytes().splitlines()[0])
-    with pytest.raises(InvalidTree, match="at least its first node"):
         read_tree(file)
 
 

@@ -55,9 +55,8 @@ def test_two_workers_sample_the_same_tokens_with_log_probabilities_equal_but_for
     assert ours.keys() == theirs.keys()
     for name, nodes in ours.items():
         for node, other in zip(nodes, theirs[name], strict=True):
-            (*tokens, logprobs, version), (*other_tokens, other_logprobs, other_version) = (
-                each.pop("candidate") if each["parent"] is not None else ([], [], [], 0) for each in (node, other)
-            )
+            pair = [each.pop("candidate") if each["parent"] is not None else ([], [], [], 0) for each in (node, other)]
+            (*tokens, logprobs, version), (*other_tokens, other_logprobs, other_version) = pair
             assert (tokens, version) == (other_tokens, other_version)
             assert logprobs == pytest.approx(other_logprobs, abs=1e-5)
             assert node == other
@@ -269,9 +268,8 @@ def test_two_learning_processes_have_a_worker_each(nodes, base_model, tmp_path):
     own = {"--updates": 2, "--ray": nodes.address, "--ray-workers": 2}
     flags = train_flags(tmp_path / "run", base_model, **own)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [*torchrun, "-m", "tsr_gym", *flags], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
-    )
+    words = [*torchrun, "-m", "tsr_gym", *flags]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     trained = result(tmp_path / "run")
     exact = ("step", "success", "reward_mean", "trajectories", "groups_kept", "sampled_tokens", "env_steps")
