@@ -22,8 +22,8 @@ PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "PYP
 # Local names that state nothing about the value.
 EMPTY_NAMES = {"found", "one", "kind", "chosen", "known", "said", "told"}
 # Functions that still use one of them. The limits below are ratchets: they only go down.
-MOST_EMPTY_NAMES = 36
-MOST_FILES, MOST_LINES = 650, 141_000
+MOST_EMPTY_NAMES = 28
+MOST_FILES, MOST_LINES = 650, 136_200
 
 
 def prose_of(path):

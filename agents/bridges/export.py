@@ -141,11 +141,11 @@ def _pairings(siblings: list[int], pairing: Pairing) -> list[tuple[int, int]]:
 
 
 def _pair(tree: Tree, better: int, worse: int, gap: float) -> Pair:
-    chosen, rejected = tree.nodes[better].candidate, tree.nodes[worse].candidate
+    accepted, rejected = tree.nodes[better].candidate, tree.nodes[worse].candidate
     parent = tree.nodes[better].parent
     assert parent is not None
-    ids, logprobs = (chosen.token_ids, rejected.token_ids), (chosen.logprobs, rejected.logprobs)
-    return Pair(chosen.prompt_ids, *ids, *logprobs, gap, parent)
+    ids, logprobs = (accepted.token_ids, rejected.token_ids), (accepted.logprobs, rejected.logprobs)
+    return Pair(accepted.prompt_ids, *ids, *logprobs, gap, parent)
 
 
 def preferences(
@@ -374,14 +374,14 @@ def tree_files(source: Path) -> Iterator[Path]:
     yield from files
 
 
-def _records_of(kind: str, offered: dict[str, str]) -> Callable[[Tree], Sequence[Any]]:
-    call = parse_call(kind, what="kind of records")
+def _records_of(text: str, offered: dict[str, str]) -> Callable[[Tree], Sequence[Any]]:
+    call = parse_call(text, what="kind of records")
     if call.name not in KINDS and ":" not in call.name:
-        raise ConfigError(f"wanted kind of {', '.join(KINDS)} or package.module:name, got {kind!r}")
+        raise ConfigError(f"wanted kind of {', '.join(KINDS)} or package.module:name, got {text!r}")
     if call.name == "step-values":
         require("torch", "agents")
-    text = str(call._replace(name=KINDS.get(call.name, call.name)))
-    return choose(text, home=__name__, what="kind of records", offered=offered)
+    own = str(call._replace(name=KINDS.get(call.name, call.name)))
+    return choose(own, home=__name__, what="kind of records", offered=offered)
 
 
 def _with_tokens(file: Path) -> Tree:

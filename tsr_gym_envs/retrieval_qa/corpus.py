@@ -336,8 +336,8 @@ def _manifest(path: Path) -> dict[str, Any]:
         about = json.loads(path.read_text(encoding="utf-8"))
         if about["format"] != FORMAT:
             raise InvalidCorpus(f"{path}: wanted format {FORMAT}, got {about['format']}; index the corpus again")
-        kinds = {"passages": int, "digest": str, "text": str, "bytes": int, "mtime_ns": int | None}
-        if not all(isinstance(about[key], kind) for key, kind in kinds.items()):
+        types = {"passages": int, "digest": str, "text": str, "bytes": int, "mtime_ns": int | None}
+        if not all(isinstance(about[key], type_) for key, type_ in types.items()):
             raise TypeError("a value is of the wrong kind")
         if "tables" in about and set(about["tables"]) != set(TABLES):
             raise ValueError(f"wanted digests of {TABLES}")

@@ -163,16 +163,16 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
         is_last = len(state.turns) + 1 >= self._num_turns
         if asked.kind == "search" and not is_last:
             return new_tuple(Step, (self._search(state, text, asked.queries), 0.0, False, _VALID))
-        kind: Any = "late" if asked.kind == "search" else asked.kind
+        outcome: Any = "late" if asked.kind == "search" else asked.kind
         after = state._replace(
-            turns=(*state.turns, RetrievalTurn(text, kind, asked.queries)),
-            answer=asked.answer if kind == "answer" else None,
+            turns=(*state.turns, RetrievalTurn(text, outcome, asked.queries)),
+            answer=asked.answer if outcome == "answer" else None,
         )
-        ended = kind == "answer" or (kind == "invalid" and protocol.ends_on_invalid)
+        ended = outcome == "answer" or (outcome == "invalid" and protocol.ends_on_invalid)
         reward = self.grade(after) if ended or is_last else 0.0
-        if kind == "invalid":
+        if outcome == "invalid":
             return Step(after, reward, ended, invalid(asked.reason))
-        return Step(after, reward, ended, _LATE if kind == "late" else _VALID)
+        return Step(after, reward, ended, _LATE if outcome == "late" else _VALID)
 
     def _search(self, state: RetrievalState, text: str, queries: tuple[str, ...]) -> RetrievalState:
         question = self.question(state)

@@ -81,18 +81,18 @@ class OpenSearchRetriever:
         if self._client[0] != os.getpid():
             # A client that came through a fork shares its sockets with the parent.
             self._client = os.getpid(), connect(self._where)
-        found: list[list[Passage]] = []
+        passages: list[list[Passage]] = []
         for start in range(0, len(queries), self._max_batch):
             asked = [line for query in queries[start : start + self._max_batch] for line in ({}, search_body(query, k))]
             with _failing_clearly(self._where):
-                told = self._client[1].msearch(
+                response = self._client[1].msearch(
                     body=asked, index=self._where.index, params={"search_type": "dfs_query_then_fetch"}
                 )
-                found += [
+                passages += [
                     [passage._replace(score=passage.score * self._scale) for passage in hits]
-                    for hits in read_answers(told, len(asked) // 2)
+                    for hits in read_answers(response, len(asked) // 2)
                 ]
-        return found
+        return passages
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,13 +225,13 @@ def shorten(query: str, max_terms: int = MAX_TERMS) -> str:
     return " ".join(kept)
 
 
-def read_answers(told: Any, num_queries: int) -> list[list[Passage]]:
+def read_answers(response: Any, num_queries: int) -> list[list[Passage]]:
     """Return the passages in the answer to ``_msearch``, scored as they came.
 
     Raises:
         ValueError: An answer is missing, an error, late, or from some shards only.
     """
-    answers = told["responses"]
+    answers = response["responses"]
     if len(answers) != num_queries:
         raise ValueError(f"wanted {num_queries} answers, got {len(answers)}")
     for answer in answers:
