@@ -3,7 +3,6 @@
 Several processes train together under torchrun: torchrun --nproc-per-node 2 -m tsr_gym train ...
 """
 
-import gc
 import os
 import shlex
 import signal
@@ -27,9 +26,10 @@ from tsr_gym.agents.config.recipes import ConfigFile, read_config_file
 from tsr_gym.agents.config.resolve import sources_in_words
 from tsr_gym.agents.config.sections import SECTIONS
 from tsr_gym.agents.runs.check import check_resume, check_start
+from tsr_gym.agents.runs.train import collecting_only_new
 from tsr_gym.agents.runs.workers.on_ray import WorkerConfig
 from tsr_gym.errors import ConfigError
-from tsr_gym.optional import require
+from tsr_gym.optional import importing, require
 from tsr_gym.sections import settings_of
 
 # The settings that --help shows; --help-all shows all.
@@ -208,7 +208,8 @@ def _begin(config: TrainConfig, command: TrainCommand, processes: Any) -> Any:
 
 def _resume(resumed: ResumeArgs, processes: Any) -> Any:
     _require_learning()
-    from tsr_gym.agents.runs.trainer import resume_run
+    with importing():
+        from tsr_gym.agents.runs.trainer import resume_run
 
     numbers = {"updates": resumed.updates, "total_tokens": resumed.total_tokens}
     return resume_run(resumed.resume, **numbers, processes=processes, workers=resumed.workers)
@@ -277,7 +278,7 @@ def _run(trainer: Any, signals: "_Signals") -> bool:
     def doing() -> str:
         return str(trainer.doing) if trainer.processes.leads else ""
 
-    with _left_alone(), _progress(console) as bar, still_working(doing, bar.console) as note:
+    with collecting_only_new(), _progress(console) as bar, still_working(doing, bar.console) as note:
         task = bar.add_task("", total=trainer.config.run.updates, completed=trainer.progress.update)
 
         unlearned = _Unlearned()
@@ -293,17 +294,6 @@ def _run(trainer: Any, signals: "_Signals") -> bool:
                 note(text)
 
         return bool(trainer.run(watch=watch, stop=lambda: signals.asked))
-
-
-@contextmanager
-def _left_alone() -> Iterator[None]:
-    """Exclude the objects that exist now, such as the modules of torch, from garbage collection during the run."""
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 @contextmanager

@@ -49,6 +49,11 @@ class TaskConfig:
         """What is played in evaluation: the same with the settings that held-out instances have."""
         return replace(self, env_set=(*self.env_set, *self.eval_env_set), eval_env_set=())
 
+    @property
+    def examined(self) -> "TaskConfig":
+        """What a run's own evaluations play: held-out instances without a scorer, because nothing there searches."""
+        return replace(self.held_out, score=bind("reward", choose_scorer))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchConfig:

@@ -5,6 +5,7 @@ output head is applied to a few tokens at a time, and again in the backward pass
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -309,9 +310,17 @@ def _slope(
     return gradient.mul_(slope).to(products.dtype)
 
 
-# On a GPU, what is done to each product takes longer than the product unless it is done in one go.
-_compiled_weigh: Callable[..., Any] = torch.compile(_weigh, dynamic=True)
-_compiled_slope: Callable[..., Any] = torch.compile(_slope, dynamic=True)
+@cache
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function compiled for tensors of any size; its first call imports the compiler, which takes a second."""
+    compiled: Callable[..., Any] = torch.compile(function, dynamic=True)
+    return compiled
+
+
+def _on(device: torch.device, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function as it runs on a device."""
+    # On a GPU, what is done to each product takes longer than the product unless it is done in one go.
+    return _compiled(function) if device.type == "cuda" else function
 
 
 class _LinearHead(torch.autograd.Function):
@@ -337,7 +346,7 @@ class _LinearHead(torch.autograd.Function):
         ctx.dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         ctx.working, ctx.block = torch.promote_types(ctx.dtype, torch.float32), block
         ctx.how = _Taken(head.scale, head.cap, temperature, ctx.working)
-        weigh = _compiled_weigh if hidden.is_cuda else _weigh
+        weigh = _on(hidden.device, _weigh)
         logprobs, entropy, tops = (hidden.new_empty(len(hidden), dtype=ctx.working) for _ in range(3))
         for part, _, products in _LinearHead.products(ctx, hidden, weight, bias):
             tops[part], logprobs[part], entropy[part] = weigh(products, tokens[part], ctx.how)
@@ -353,7 +362,7 @@ class _LinearHead(torch.autograd.Function):
             for part, needed in zip((hidden, weight, bias), ctx.needs_input_grad, strict=False)
         )
         words = weight.to(ctx.dtype)
-        slope = _compiled_slope if hidden.is_cuda else _slope
+        slope = _on(hidden.device, _slope)
         for part, states, products in _LinearHead.products(ctx, hidden, words, bias):
             about = tops[part], entropy[part]
             asked = [None if whole is None else whole[part] for whole in (by_logprobs, by_entropy)]

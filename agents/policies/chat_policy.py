@@ -4,8 +4,8 @@ Text of the environment is encoded once, when it first appears. Answers of the m
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 from tsr_gym.agents.policies.engine import Completion, Engine
@@ -41,7 +41,9 @@ class ChatPolicy:
         self.history = history
         self.num_calls = self.num_tokens = 0
         self._template = _Template(tokenizer, prompt)
-        self._encode = lru_cache(maxsize=65_536)(self._encode_text)
+        self._encode = lru_cache(maxsize=65_536)(text_encoder(tokenizer))
+        # The answers of a small model are few, and many samples give each of them.
+        self._decode = lru_cache(maxsize=4_096)(partial(tokenizer.decode, skip_special_tokens=True))
 
     def __call__(self, requests: Sequence[tuple[Tree, Expand]]) -> list[list[Candidate]]:
         """Return sampled candidates for every wish, in order.
@@ -88,12 +90,9 @@ class ChatPolicy:
         if completion.finish_reason == "abort":
             # The model did not end it, so it is no sample of the policy, and training on it would be wrong.
             raise EngineFailed(f"an answer was aborted after {len(completion.token_ids)} tokens: ask again")
-        decoded = self.tokenizer.decode(completion.token_ids, skip_special_tokens=True)
-        text, ids = self.prompt.forced + decoded, completion.token_ids
+        ids = completion.token_ids
+        text = self.prompt.forced + self._decode(ids)
         return Candidate(text, prompt, ids, completion.logprobs, completion.weight_version)
-
-    def _encode_text(self, text: str) -> tuple[int, ...]:
-        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 class _Template:
@@ -135,6 +134,33 @@ class _Template:
     def bridge(self, text: str) -> str:
         """Return everything from the end of one answer to the beginning of the next."""
         return self._bridge[0] + text + self._bridge[1] + self._forced
+
+
+def text_encoder(tokenizer: Any) -> Callable[[str], tuple[int, ...]]:
+    """Return a function from a text to the ids that a tokenizer encodes it as.
+
+    A call of a tokenizer of transformers takes twice as long as the encoding inside it, so its backend is called where
+    the class adds nothing.
+    """
+    # Imported here, because a policy without a model needs this file's seeds and no tokenizer.
+    from transformers import PreTrainedTokenizerFast
+
+    def call(text: str) -> tuple[int, ...]:
+        return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        return call
+    if type(tokenizer)._encode_plus is not PreTrainedTokenizerFast._encode_plus:
+        return call
+    backend = tokenizer.backend_tokenizer
+
+    def encode(text: str) -> tuple[int, ...]:
+        # Other users of the tokenizer may have left these in its backend; a call takes them back.
+        if backend.truncation or backend.padding or backend.encode_special_tokens:
+            return call(text)
+        return tuple(backend.encode(text, add_special_tokens=False).ids)
+
+    return call if tokenizer.split_special_tokens else encode
 
 
 def sample_seeds(requests: Sequence[tuple[Tree, Expand]]) -> list[list[int]]:

@@ -92,7 +92,7 @@ def build_parts(
     player = ModelPlayer(config.env, config.task, config.model, policy, host)
     pool = player.pool(config.task.train_split, config.search)
     chat = player.chat_about(pool.base, temperature=config.model.temperature)
-    eval_player = ModelPlayer(config.env, config.task.held_out, config.model, policy, host)
+    eval_player = ModelPlayer(config.env, config.task.examined, config.model, policy, host)
     held_out = HeldOut(eval_player.pool(config.task.eval_split), config.run.eval_instances)
     eval_chat = eval_player.chat_about(held_out.pool.base, temperature=config.run.eval_temperature)
     critic = _critic(config, policy, model_dir)

@@ -1,6 +1,8 @@
 """Train from Python: a configuration in, a finished run out. `tsr train` does the same."""
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +12,7 @@ from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.runs.check import check_start
 from tsr_gym.agents.runs.log import Record, Watch
 from tsr_gym.agents.runs.workers.on_ray import OFF, WorkerConfig
-from tsr_gym.optional import require
+from tsr_gym.optional import importing, require
 
 if TYPE_CHECKING:
     from tsr_gym.agents.runs.loop import Trainer
@@ -70,10 +72,22 @@ def train(
     check_start(config)
     with connected(workers):
         trainer = begin_run(config, workers=workers, note=note)
-        finished = trainer.run(watch=watch, stop=stop)
+        with collecting_only_new():
+            finished = trainer.run(watch=watch, stop=stop)
     folder, log = trainer.folder, trainer.log
     model = checkpoints(folder)[-1] / "model"
     return FinishedRun(folder, finished, model, log.metrics.read(), log.evaluations.read())
+
+
+@contextmanager
+def collecting_only_new() -> Iterator[None]:
+    """Exclude the objects that exist now, such as the modules of torch, from garbage collection for a while."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def begin_run(
@@ -94,7 +108,8 @@ def begin_run(
     Raises:
         CheckpointError: The model cannot be read, or the folder cannot be written.
     """
-    from tsr_gym.agents.runs.trainer import start_run
+    with importing():
+        from tsr_gym.agents.runs.trainer import start_run
 
     # One process builds a model that is not there yet. The others find it.
     processes.first(lambda: model_folder(config, note))

@@ -57,6 +57,17 @@ class Level:
         boxes, players = (tuple(code * digit for digit in digits) for code in (BOX, PLAYER))
         return Canvas(newlines + codes, boxes, players, self.height * (self.width + 1) - 1)
 
+    @cached_property
+    def squares(self) -> tuple[str, ...]:
+        """The name of each cell, as in chess, counted inside the outer ring; see `compact`."""
+        return tuple(square(cell // self.width - 1, cell % self.width - 1) for cell in range(self.height * self.width))
+
+    @cached_property
+    def ground(self) -> str:
+        """The goals and the inner walls in the words of `compact`."""
+        parts = (("O", self.goals), ("#", self.walls & inside(self)))
+        return " ".join(f"{sign} {_squares(self, board)}" for sign, board in parts if board)
+
 
 class Canvas(NamedTuple):
     """A board as one number.
@@ -295,14 +306,14 @@ def compact(state: SokobanState) -> str:
     letter is its column and its number its row, both within the ring. Every sign and every square is intended to be one
     token.
     """
-    level, boxes, player = state
     # The outer ring is always wall, so it is left out: a 6x6 room has squares a1 to d4.
-    pieces = (("P", 1 << player), ("X", boxes), ("O", level.goals), ("#", level.walls & inside(level)))
-    return " ".join(
-        " ".join([sign, *[square(cell // level.width - 1, cell % level.width - 1) for cell in cells(board)]])
-        for sign, board in pieces
-        if board
-    )
+    level, boxes, player = state
+    moving = f"X {_squares(level, boxes)} " if boxes else ""
+    return f"P {level.squares[player]} {moving}{level.ground}".rstrip()
+
+
+def _squares(level: Level, board: int) -> str:
+    return " ".join([level.squares[cell] for cell in cells(board)])
 
 
 @lru_cache(maxsize=64)

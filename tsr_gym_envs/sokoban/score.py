@@ -173,6 +173,8 @@ def assignment_cost(costs: list[list[int]]) -> int:
     # Rows and columns have prices (dual variables) with cost >= row price + column price, equal on assigned pairs. Each
     # row is added by a shortest augmenting path in the reduced costs; index 0 stands for the row that is being added.
     size = len(costs)
+    if size == 1:
+        return costs[0][0]
     infinite = float("inf")
     row_price = [0.0] * (size + 1)
     column_price = [0.0] * (size + 1)
@@ -243,6 +245,7 @@ def estimated_potential(state: SokobanState) -> float:
     return -float(pushes + walk)
 
 
+@lru_cache(maxsize=4096)
 def next_push_potential(state: SokobanState) -> float:
     """Return minus an estimate of the moves to solved that walks to where the next push begins.
 

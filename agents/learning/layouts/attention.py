@@ -12,6 +12,7 @@ once for all rows that share it, and their gradients add up.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from itertools import accumulate
 from math import inf
 from typing import Any, Literal, NamedTuple, Protocol
@@ -38,8 +39,13 @@ SMALL = 2**16
 GRAIN = 64
 # Tokens and keys of a block of FlexAttention.
 SIDE = 128
-# Compiled at the first call.
-_compiled: Callable[..., Any] = torch.compile(flex_attention, dynamic=True)
+
+
+@cache
+def _compiled() -> Callable[..., Any]:
+    """Return FlexAttention, to be compiled at its first call; the compiler's import takes a second."""
+    compiled: Callable[..., Any] = torch.compile(flex_attention, dynamic=True)
+    return compiled
 
 
 class Attention(Protocol):
@@ -338,7 +344,7 @@ class ByBlocks:
         # A model that is compiled as a whole compiles this, too.
         flex: Callable[..., Any] = flex_attention
         if query.is_cuda and not torch.compiler.is_compiling():
-            flex = _compiled
+            flex = _compiled()
         attended: Tensor = flex(query, key, value, block_mask=self.masks[window], scale=scale, enable_gqa=shared)
         return attended
 

@@ -108,7 +108,7 @@ class RolloutWorker:
         chat = player.chat_about(pool.base, temperature=config.model.temperature)
         rater = None if config.search.rater is None else make_rater(config.search.rater, chat=chat)
         self.engine = chat.engine
-        examined = ModelPlayer(config.env, config.task.held_out, config.model, policy, self.host)
+        examined = ModelPlayer(config.env, config.task.examined, config.model, policy, self.host)
         self.held_out = examined.pool(config.task.eval_split)
         self.eval_chat = examined.chat_about(self.held_out.base, temperature=config.run.eval_temperature)
         self.config = config

@@ -180,8 +180,7 @@ def test_what_a_gpu_compiles_of_the_head_is_the_head(cap, dtype, monkeypatch):
     found = []
     for compiled in (False, True):
         if compiled:
-            monkeypatch.setattr(logprobs, "_weigh", logprobs._compiled_weigh)
-            monkeypatch.setattr(logprobs, "_slope", logprobs._compiled_slope)
+            monkeypatch.setattr(logprobs, "_on", lambda device, function: logprobs._compiled(function))
         layer.zero_grad()
         hidden = states.clone().requires_grad_()
         with torch.autocast("cpu", dtype, enabled=dtype is not None):

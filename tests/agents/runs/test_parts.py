@@ -227,3 +227,10 @@ def test_an_adapter_belongs_to_the_model_that_it_names_after_several_resumes(bas
         adapted = peft.PeftModel.from_pretrained(plain, adapter)(input_ids=ids).logits
     torch.testing.assert_close(adapted, wanted, rtol=1e-4, atol=1e-4)
     assert (wanted - began).abs().max() > 0.01
+
+
+def test_evaluations_compute_no_scores(tmp_path, base_model):
+    config = short_run(tmp_path / "run", base_model, task={"score": "SokobanScore(potential='estimate')"}, **SHORT)
+    parts = start_run(config, base_model).parts
+    assert parts.collector.pool.made_with != parts.held_out.pool.made_with
+    assert parts.held_out.pool.score == "reward"
