@@ -168,7 +168,7 @@ class Trainer:
         """
         started, self._stage = perf_counter(), "sampling"
         try:
-            self._hand_over(self.parts.chat, self.config.model.temperature)
+            parity_tokens = self._hand_over(self.parts.chat, self.config.model.temperature)
             handed_over = perf_counter()
             version, collected = self.sampler.collect(self.progress)
             check_versions(collected.groups, version)
@@ -197,7 +197,7 @@ class Trainer:
         # The parity check samples from the engine, so the hand-over counts as time of the model.
         seconds["model"] += handed_over - started
         record = update_record(self.parts.collector.search, self.progress, collected, groups, learned, seconds)
-        record |= self.sampler.starts.metrics() | self.solutions.metrics(fit_steps)
+        record |= {"parity_tokens": parity_tokens} | self.sampler.starts.metrics() | self.solutions.metrics(fit_steps)
         record |= self._prompt_metrics(collected.groups)
         behind = {"weights_behind": update - 1 - version} if self.config.run.overlap else {}
         return record | self.parts.collector.metrics() | behind, collected
@@ -246,8 +246,11 @@ class Trainer:
         with self.parts.learner.sampling():
             return self.processes.first(lambda: prompt_metrics(self.parts.learner, groups))
 
-    def _hand_over(self, chat: ChatPolicy, temperature: float) -> None:
-        """Give an engine the current weights, and check that it samples from them; save and raise if it does not."""
+    def _hand_over(self, chat: ChatPolicy, temperature: float) -> int:
+        """Give an engine the current weights, and return how many tokens it took to check that it samples from them.
+
+        If it does not, the run is saved and the error raised.
+        """
         host, learner, version = self.parts.host, self.parts.learner, self.progress.update
         if host is not None and self.config.adapter_rank:
             hand_over_adapter(host, self.parts.policy.model, version=version)
@@ -255,7 +258,7 @@ class Trainer:
             # Without a host the engine samples from the learner's own model and needs only the new version.
             chat.engine.load_weights(() if host is None else learner.weights(), version=version)
         try:
-            check_parity(chat.engine, learner, self.config.run.parity_tolerance, temperature=temperature)
+            return check_parity(chat.engine, learner, self.config.run.parity_tolerance, temperature=temperature)
         except EngineFailed:
             self.save()
             raise
@@ -265,9 +268,9 @@ class Trainer:
         run, parts, remote = self.config.run, self.parts, self.parts.remote
         self._stage = "evaluating"
         if remote is None:
-            self._hand_over(parts.eval_chat, run.eval_temperature)
+            parity_tokens = self._hand_over(parts.eval_chat, run.eval_temperature)
         else:
-            self._hand_over(parts.chat, parts.learner.temperature)
+            parity_tokens = self._hand_over(parts.chat, parts.learner.temperature)
 
         def play(seed: int) -> Examined:
             exam = parts.held_out
@@ -283,7 +286,7 @@ class Trainer:
         except WorkerLost:
             self.save()
             raise
-        self.log.evaluation(record | parts.collector.metrics())
+        self.log.evaluation(record | {"parity_tokens": parity_tokens} | parts.collector.metrics())
 
 
 def _num_selected(search: ChosenSearch, config: SearchConfig, groups: Sequence[Group]) -> int | None:

@@ -6,7 +6,6 @@ computes the log-probabilities of the same tokens.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -101,8 +100,10 @@ def fixed_prompts(vocabulary: int, longest: int) -> list[tuple[int, ...]]:
     return [tuple((7919 * (place + length) + 13) % vocabulary for place in range(length)) for length in lengths]
 
 
-def check_parity(engine: Engine, learner: "Learner", tolerance: float | None, *, temperature: float) -> None:
-    """Raise EngineFailed if an engine does not sample from its learner's policy; all processes have to call this.
+def check_parity(engine: Engine, learner: "Learner", tolerance: float | None, *, temperature: float) -> int:
+    """Return how many tokens the engines of all processes sampled for this check; all processes have to call this.
+
+    These tokens are no part of a method: they belong to the engine, and no budget of a run counts them.
 
     Args:
         engine: Engine of this process.
@@ -114,14 +115,20 @@ def check_parity(engine: Engine, learner: "Learner", tolerance: float | None, *,
         EngineFailed: The difference is larger, in this process or in another one.
     """
     if tolerance == 0 or temperature == 0:
-        return
-    ask = partial(probe, engine, learner.model, temperature=temperature, autocast=learner.autocast)
+        return 0
+
+    def ask() -> tuple[Parity, int]:
+        answers = continue_prompts(engine, learner.model.config)
+        parity = compare(answers, learner.model, temperature=temperature, autocast=learner.autocast)
+        return parity, sum(len(answer.token_ids) for answer in answers)
+
     with learner.sampling():
         # All processes raise if one of them has to, so that none waits for the others for ever.
-        parities = learner.processes.each(ask)
-    for parity in parities:
+        checks = learner.processes.each(ask)
+    for parity, _ in checks:
         if error := parity_error(parity, learner, tolerance):
             raise EngineFailed(error)
+    return sum(tokens for _, tokens in checks)
 
 
 def parity_error(parity: Parity, learner: "Learner", tolerance: float | None) -> str | None:

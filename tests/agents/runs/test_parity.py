@@ -11,6 +11,7 @@ from tests.agents.tiny import random_qwen2
 from tsr_gym import EngineFailed
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
+from tsr_gym.agents.runs.log import JsonLines
 from tsr_gym.agents.runs.parity import check_versions, fixed_prompts, probe
 from tsr_gym.agents.runs.progress import checkpoints
 from tsr_gym.agents.runs.trainer import start_run
@@ -131,3 +132,24 @@ def test_every_sampled_turn_has_the_version_of_its_weights(base_model, tmp_path)
     trainer.parts.collector.collect = watched
     assert trainer.run()
     assert seen == [{frozenset({0})}, {frozenset({1})}]
+
+
+def test_the_logs_count_every_token_that_the_engine_samples(base_model, tmp_path):
+    trainer = start_run(short_run(tmp_path / "run", base_model, run={"updates": 2, "eval_every": 0}), base_model)
+    chat = trainer.parts.chat
+    sampled, generate = [], chat.engine.generate
+
+    def watched(*args, **settings):
+        rows = generate(*args, **settings)
+        sampled.append(sum(len(answer.token_ids) for row in rows for answer in row))
+        return rows
+
+    chat.engine.generate = watched
+    assert trainer.run()
+    lines = JsonLines(tmp_path / "run/metrics.jsonl").read()
+    assert all(0 < line["parity_tokens"] <= 12 for line in lines)
+    assert sum(sampled) == sum(line["sampled_tokens"] + line["parity_tokens"] for line in lines)
+    # The budget, which comparisons hold equal, has the tokens of the method alone.
+    assert lines[-1]["sampled_tokens_total"] == sum(line["sampled_tokens"] for line in lines) == chat.num_tokens
+    evaluations = JsonLines(tmp_path / "run/evaluations.jsonl").read()
+    assert [line["step"] for line in evaluations if line["parity_tokens"]] == [0, 2]
