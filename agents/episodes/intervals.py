@@ -4,6 +4,7 @@ Measurements on one instance are correlated, so the bootstrap draws instances an
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import exp, lgamma, log, sqrt
 from typing import NamedTuple
 
@@ -143,7 +144,9 @@ class Price(NamedTuple):
     high: float | None
 
 
-def price_of_success(costs: Sequence[float], successes: Sequence[int], episodes: Sequence[int]) -> Price:
+def price_of_success(
+    costs: Sequence[float], successes: Sequence[int], episodes: Sequence[int], level: float = 0.95
+) -> Price:
     """Return the total cost per success, with the exact interval of a Poisson count.
 
     Where nothing succeeded there is no price, only a lower end.
@@ -152,12 +155,13 @@ def price_of_success(costs: Sequence[float], successes: Sequence[int], episodes:
         costs: Cost of each instance.
         successes: How many episodes of each succeeded.
         episodes: How many there were.
+        level: Probability that the interval holds the price.
     """
     won, paid = sum(successes), float(sum(costs))
     if won and not paid:
         return Price(0.0, 0.0, 0.0)
     effect = _design_effect(successes, costs, won / max(paid, 1e-300), won, episodes)
-    fewest, most = (effect * end for end in poisson(won / effect))
+    fewest, most = (effect * end for end in poisson(won / effect, level))
     return Price(paid / won, paid / most, paid / fewest) if won else Price(None, paid / most, None)
 
 
@@ -185,13 +189,16 @@ def _design_effect(
     return max(1.0, (number / (number - 1) * squares + mean) / (variance + 1))
 
 
-def poisson(count: float) -> tuple[float, float]:
-    """Return the exact 95 % interval of the mean of a Poisson count: quantiles of gamma distributions.
+# A probe asks for the same few counts after every batch.
+@lru_cache(maxsize=4096)
+def poisson(count: float, level: float = 0.95) -> tuple[float, float]:
+    """Return the exact interval of the mean of a Poisson count: quantiles of gamma distributions.
 
     >>> [round(end, 3) for end in poisson(3)]
     [0.619, 8.767]
     """
-    return _gamma_quantile(count, 0.025) if count else 0.0, _gamma_quantile(count + 1, 0.975)
+    tail = (1 - level) / 2
+    return _gamma_quantile(count, tail) if count else 0.0, _gamma_quantile(count + 1, 1 - tail)
 
 
 def _gamma_quantile(shape: float, share: float) -> float:

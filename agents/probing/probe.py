@@ -8,7 +8,9 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
+from math import sqrt
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, Literal, NamedTuple
 
 from tsr_gym.agents.episodes.collect import Collector, choose_search
@@ -134,9 +136,9 @@ class Tally:
         place = Measured._fields.index(name)
         return [instance[place] for instance in self.measured]
 
-    def price(self, name: str) -> Price:
-        """Return how much of a count is spent per success."""
-        return price_of_success(self.each(name), self.each("successes"), self.each("episodes"))
+    def price(self, name: str, level: float = 0.95) -> Price:
+        """Return how much of a count is spent per success, with the interval of a level."""
+        return price_of_success(self.each(name), self.each("successes"), self.each("episodes"), level)
 
     @property
     def success(self) -> Interval:
@@ -215,8 +217,7 @@ def race(
 ) -> Probe:
     """Measure all ways to play on the same instances, and stop those that are clearly worse.
 
-    The way with the fewest instances takes the next batch. A search is stopped when the lower end of its price of a
-    success lies above the upper end of the best price. Plain play is the baseline and is never stopped. Everything
+    The way with the fewest instances takes the next batch; then searches may be stopped, see `stop_the_worse`. Everything
     random derives from the seed and the number of an instance, so a probe that was interrupted continues with the
     results that it would have had.
 
@@ -240,7 +241,8 @@ def race(
         collector = Collector(config.search_section(way.search), pool(way.score), policy, seed=config.seed)
         measured = (*tallies[way].measured, *measure(collector, first, count))
         tallies[way] = replace(tallies[way], measured=measured)
-        tallies = {tally.way: tally for tally in stop_the_worse(list(tallies.values()), config.counts)}
+        stopped = stop_the_worse(list(tallies.values()), config.counts, looks=-(-config.instances // config.batch))
+        tallies = {tally.way: tally for tally in stopped}
         if out is not None:
             write_tallies(out, config, (kept or {}) | tallies)
         watch(label(way), first + count, config.instances)
@@ -271,15 +273,28 @@ def measure(collector: Collector, first: int, count: int) -> list[Measured]:
     return measured
 
 
-def stop_the_worse(tallies: list[Tally], counts: str) -> list[Tally]:
+def stop_the_worse(tallies: list[Tally], counts: str, *, looks: int) -> list[Tally]:
     """Return the tallies, those stopped whose success costs clearly more than the cheapest one.
+
+    A search is stopped when the lower end of its price of a success lies above the upper end of the best price. Two
+    intervals of one width and quantile z part as rarely as a test with the quantile z * sqrt(2). Each of `looks` batches
+    compares a search with all others, so
+
+        z = max(1.96, quantile(1 - 0.05 / (looks * others)) / sqrt(2))
+
+    stops one of several equal searches in at most 5 % of probes, and none whose interval of 95 % reaches that of the
+    best. Plain play is the baseline and is never stopped.
 
     Args:
         tallies: So far; those without any instance are neither compared nor stopped.
         counts: The unit of costs.
+        looks: Number of batches of the whole probe, after each of which prices are compared.
     """
+    normal = NormalDist()
+    alone = normal.inv_cdf(1 - 0.05 / (looks * max(1, len(tallies) - 1))) / sqrt(2)
+    level = max(0.95, 2 * normal.cdf(alone) - 1)
     # A price has an upper end only after a success; until then it cannot stop any other way.
-    prices = [tally.price(counts) if tally.measured else None for tally in tallies]
+    prices = [tally.price(counts, level) if tally.measured else None for tally in tallies]
     highs = [price.high for price in prices if price is not None and price.high is not None]
     return [
         replace(tally, stopped=True)

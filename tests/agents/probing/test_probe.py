@@ -241,11 +241,25 @@ def test_the_best_of_equal_searches_is_priced_as_high_as_they_are():
 
 def test_neither_plain_play_nor_an_unmeasured_search_is_stopped():
     cheap, unmeasured = tally("beam", [1] * 20, [1] * 20), tally("puct", [], [])
-    stopped = stop_the_worse([ALL, cheap, unmeasured], "sampled_tokens")
+    stopped = stop_the_worse([ALL, cheap, unmeasured], "sampled_tokens", looks=1)
     assert [way.stopped for way in stopped] == [False, False, False]
     # The same costs as those of plain play stop a search.
-    stopped = stop_the_worse([cheap, replace(ALL, way=unmeasured.way)], "sampled_tokens")
+    stopped = stop_the_worse([cheap, replace(ALL, way=unmeasured.way)], "sampled_tokens", looks=1)
     assert [way.stopped for way in stopped] == [False, True]
+
+
+def test_none_of_equal_searches_is_stopped_though_prices_are_compared_often():
+    """Five equal searches, compared after each of 64 instances: intervals of 95 % stop one in 3 of 100 probes."""
+    rng, stopped = np.random.default_rng(0), {1: 0, 64: 0}
+    for _ in range(100):
+        costs, won = 1000 * rng.lognormal(0, 0.3, (5, 64)), rng.random((5, 64)) < 0.2
+        for looks in stopped:
+            stopped[looks] += any(
+                any(way.stopped for way in stop_the_worse(ways, "sampled_tokens", looks=looks))
+                for end in range(16, 65, 4)
+                if (ways := [tally(f"search{way}", costs[way, :end], won[way, :end]) for way in range(5)])
+            )
+    assert stopped[64] <= 1 < stopped[1]
 
 
 def test_the_report_names_world_and_player_and_draws_every_way(probed, tmp_path):
