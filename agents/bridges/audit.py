@@ -63,6 +63,8 @@ def read_row(number: int, record: Mapping[str, Any]) -> AuditRow:
     mask = _mask(number, record, len(ids), first, problems)
     logprobs = _logprobs(record, mask, first, problems)
     messages = record.get("messages")
+    if messages is not None and not (isinstance(messages, list | tuple) and all(isinstance(each, dict) for each in messages)):
+        raise ConfigError(f"record {number}: wanted messages as a list of objects, got {shown(messages)}")
     return AuditRow(number, tuple(ids), tuple(mask), logprobs, messages, tuple(problems))
 
 
@@ -241,7 +243,10 @@ def audit_file(
 ) -> list[Check]:
     """Return the checks of a file of rows, JSON lines or Parquet, as `audit` does."""
     records = read_records(path, error=ConfigError)
-    return audit(records, tokenizer=tokenizer, logprobs=logprobs, tolerance=tolerance, watch=watch)
+    try:
+        return audit(records, tokenizer=tokenizer, logprobs=logprobs, tolerance=tolerance, watch=watch)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def audit(
@@ -282,10 +287,10 @@ def audit(
 def _read(number: int, record: Mapping[str, Any]) -> AuditRow:
     try:
         return read_row(number, record)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, LookupError, ArithmeticError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"record {number}: wanted columns of numbers, got {error}") from error
+        raise ConfigError(f"record {number}: wanted columns of numbers, got {shown(record)} ({error})") from error
 
 
 def _check(

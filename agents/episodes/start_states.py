@@ -11,15 +11,17 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
 from tsr_gym.agents.episodes.trajectory import Group
 from tsr_gym.codec import decode, digest, encode
-from tsr_gym.errors import ConfigError, InvalidTree, SnapshotError, TsrGymError
-from tsr_gym.files import write_atomically
+from tsr_gym.errors import ConfigError, InvalidTree, SnapshotError, TsrGymError, shown
+from tsr_gym.files import read_regular, write_atomically
 from tsr_gym.keywords import choose, no_such, parse_call
 from tsr_gym.ranges import check_counts, check_range
 from tsr_gym.records import plain, to_json
@@ -60,7 +62,7 @@ class StartState:
     successes: float
 
     def __post_init__(self) -> None:
-        if not (self.visits >= self.tries >= self.successes >= 0 and self.tries > 0):
+        if not (inf > self.visits >= self.tries >= self.successes >= 0 and self.tries > 0):
             counts = (self.visits, self.tries, self.successes)
             raise ValueError(f"wanted visits >= tries >= successes >= 0 and some tries, got {counts}")
 
@@ -285,7 +287,7 @@ class StartStateBank:
             InvalidTree: The file is damaged, cut short or of another format; the message names the line.
             OSError: The file cannot be read.
         """
-        data = Path(path).read_bytes()
+        data = read_regular(Path(path))
         bank = None
         try:
             header, *lines = data.decode().splitlines() or ["{}"]
@@ -334,7 +336,18 @@ def _to_json(start_state: StartState) -> dict[str, Any]:
     }
 
 
+_WANTED = {
+    **dict.fromkeys(("key", "rules"), (str,)),
+    "env": (str, NoneType),
+    **dict.fromkeys(("seed", "depth"), (int,)),
+    **dict.fromkeys(("visits", "tries", "successes"), (int, float)),
+}
+
+
 def _from_json(data: dict[str, Any]) -> StartState:
+    for name, types in _WANTED.items():
+        if type(data[name]) not in types:
+            raise ValueError(f"wanted {name} as {' or '.join(each.__name__ for each in types)}, got {shown(data[name])}")
     seen, snapshot = data.pop("observation"), Snapshot.from_bytes(_bytes(data.pop("snapshot")))
     return StartState(
         observation=seen if isinstance(seen, str) else decode(_bytes(seen["encoded"]), snapshot.packages),

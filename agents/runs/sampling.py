@@ -21,7 +21,7 @@ from tsr_gym.agents.lessons.filters import Filtered
 from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.runs.progress import Progress, Tokens, counted, share_done, total_of, update_end
 from tsr_gym.agents.runs.workers.remote_collector import RemoteCollector
-from tsr_gym.errors import InvalidTree
+from tsr_gym.errors import ConfigError, InvalidTree, shown
 from tsr_gym.files import write_atomically
 from tsr_gym.keywords import bind
 from tsr_gym.seeds import derive_seed
@@ -70,7 +70,10 @@ class StartStates:
             # the number rises with it.
             if len(self.bank) and (number + 1) * self.groups // count > number * self.groups // count:
                 rng = np.random.default_rng(derive_seed(self.seed, "practice", number))
-                starts[place] = self._begun[number] = self.source.draw(rng)
+                drawn = self.source.draw(rng)
+                if not isinstance(drawn, StartState):
+                    raise ConfigError(f"{type(self.source).__name__}.draw: wanted a StartState, got {shown(drawn)}")
+                starts[place] = self._begun[number] = drawn
         return starts
 
     def keep(self, collected: Collected, first: int = 0) -> None:

@@ -1,12 +1,14 @@
 """Audit: rows of this package's trees are clean, and every planted bug is found and named."""
 
 import copy
+import json
+import math
 
 import pytest
 
 from tests.agents.bridges.helpers import grown_trees
 from tsr_gym import ConfigError
-from tsr_gym.agents.bridges.audit import audit
+from tsr_gym.agents.bridges.audit import audit, audit_file
 from tsr_gym.agents.bridges.export import tree_chats
 from tsr_gym.agents.bridges.rows import tree_rows
 
@@ -240,11 +242,17 @@ def test_contradictory_columns_are_found_in_their_row(rows, change, says):
         ({"text": "hello"}, "record 0: wanted token ids in one of"),
         ({"input_ids": [1, 2]}, "record 0: wanted a mask in one of"),
         *(({"input_ids": ids, "mask": [0, None]}, "record 0: wanted columns of numbers") for ids in ([1, 2], 3)),
+        ({"input_ids": [1, 2], "mask": [0, math.inf]}, "record 0: wanted columns of numbers"),
+        ({"input_ids": [1, 2], "mask": [0, 1], "logprobs": [0, 10**400]}, "record 0: wanted columns of numbers"),
+        *(({"input_ids": [1, 2], "mask": [0, 1], "messages": bad}, "record 0: wanted messages") for bad in (["a"], 5)),
     ],
 )
-def test_records_without_ids_or_mask_are_refused(record, message):
+def test_records_that_cannot_be_read_are_refused_with_their_file(record, message, tmp_path):
     with pytest.raises(ConfigError, match=message):
         audit([record])
+    (tmp_path / "rows.jsonl").write_text(json.dumps(record))
+    with pytest.raises(ConfigError, match=f"rows.jsonl: {message}"):
+        audit_file(tmp_path / "rows.jsonl")
 
 
 def test_a_tokenizer_without_a_template_is_refused(grown, rows):

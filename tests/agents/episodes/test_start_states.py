@@ -187,6 +187,9 @@ def test_observations_that_are_arrays_come_back_as_arrays(tmp_path):
     assert again.observation.dtype == np.uint8
 
 
+WRONG = ("Infinity", "NaN", "true", '"3"', "null", "[]")
+
+
 def damaged(lines, how):
     header, first, *rest = lines
     fields = json.loads(first)
@@ -196,6 +199,8 @@ def damaged(lines, how):
         fields["successes"] = 99
     if how == "fields":
         del fields["key"]
+    if "=" in how:
+        fields |= json.loads("{%s}" % how.replace("=", ":"))
     return {
         "empty": [],
         "format": ['{"format": "tsr-gym tree", "version": 1}', first, *rest],
@@ -226,6 +231,8 @@ def damaged(lines, how):
         ("snapshot", "line 2: not a start state .*damaged"),
         ("numbers", "line 2: not a start state .wanted visits >= tries"),
         ("fields", "line 2: not a start state"),
+        *((f'"{name}"={value}', "line 2: not a start state") for name in ("visits", "seed") for value in WRONG),
+        *((f'"{name}"=7', f"line 2: not a start state .wanted {name} as str") for name in ("key", "env", "rules")),
     ],
 )
 def test_a_damaged_file_is_refused_and_the_line_named(tmp_path, how, message):

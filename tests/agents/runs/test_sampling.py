@@ -148,6 +148,14 @@ def test_damaged_numbers_are_refused_and_none_can_be_read(tmp_path):
     assert len(again.bank) == len(states.bank) > 0
 
 
+def test_starts_that_draw_nonsense_are_named():
+    states = StartStates(1, seed=0, source="tests.agents.runs.test_sampling:Counting")
+    states.keep(searched())
+    states.source.draw = lambda rng: "here"
+    with pytest.raises(ConfigError, match=r"Counting.draw: wanted a StartState, got 'here'"):
+        states.choose(0, 1)
+
+
 def test_old_states_are_dropped_first():
     bank = StartStateBank()
     states = StartStates(1, seed=0)
