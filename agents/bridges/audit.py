@@ -63,7 +63,9 @@ def read_row(number: int, record: Mapping[str, Any]) -> AuditRow:
     mask = _mask(number, record, len(ids), first, problems)
     logprobs = _logprobs(record, mask, first, problems)
     messages = record.get("messages")
-    if messages is not None and not (isinstance(messages, list | tuple) and all(isinstance(each, dict) for each in messages)):
+    if messages is not None and not (
+        isinstance(messages, list | tuple) and all(isinstance(each, dict) for each in messages)
+    ):
         raise ConfigError(f"record {number}: wanted messages as a list of objects, got {shown(messages)}")
     return AuditRow(number, tuple(ids), tuple(mask), logprobs, messages, tuple(problems))
 

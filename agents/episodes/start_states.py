@@ -347,7 +347,9 @@ _WANTED = {
 def _from_json(data: dict[str, Any]) -> StartState:
     for name, types in _WANTED.items():
         if type(data[name]) not in types:
-            raise ValueError(f"wanted {name} as {' or '.join(each.__name__ for each in types)}, got {shown(data[name])}")
+            raise ValueError(
+                f"wanted {name} as {' or '.join(each.__name__ for each in types)}, got {shown(data[name])}"
+            )
     seen, snapshot = data.pop("observation"), Snapshot.from_bytes(_bytes(data.pop("snapshot")))
     return StartState(
         observation=seen if isinstance(seen, str) else decode(_bytes(seen["encoded"]), snapshot.packages),

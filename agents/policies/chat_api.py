@@ -7,10 +7,11 @@ a server that cannot be asked is an error. The candidates have no tokens, so not
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from email.utils import parsedate_to_datetime
-from threading import Lock
+from functools import partial
+from threading import Lock, local
 from time import monotonic, sleep, time
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -143,7 +144,10 @@ class ChatApi:
         self._wait, self._clock = wait, clock
         self._key = os.environ.get(config.api_key_from, "").strip()
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        self._client = httpx.Client(headers=headers, timeout=config.patience)
+        certificates = httpx.create_ssl_context()
+        self._make_client = partial(httpx.Client, headers=headers, timeout=config.patience, verify=certificates)
+        # A client a thread: while one thread takes an idle connection, another could find it expired and close it.
+        self._own = local()
         self._lock = Lock()
         self._ledger = Ledger()
         self._free_at = 0.0
@@ -199,7 +203,7 @@ class ChatApi:
         import httpx
 
         try:
-            response = self._client.post(f"{self.config.base_url.rstrip('/')}/chat/completions", json=body)
+            response = self._http().post(f"{self.config.base_url.rstrip('/')}/chat/completions", json=body)
         except httpx.TimeoutException:
             return None, f"silence for {self.config.patience:g} s", None
         except httpx.TransportError as error:
@@ -215,6 +219,12 @@ class ChatApi:
             f"{self.config.base_url} refuses to answer as {self.model!r} with status {response.status_code}: {text} "
             f"(the key is read from the environment variable {self.config.api_key_from})"
         )
+
+    def _http(self) -> Any:
+        """Return the client of this thread."""
+        if "client" not in vars(self._own):
+            self._own.client = self._make_client()
+        return self._own.client
 
     def _hidden(self, text: str) -> str:
         """Return a text of the server without the key, which some servers repeat."""
@@ -304,6 +314,8 @@ class ApiPolicy:
         self.history = history
         self.temperature = temperature
         self.max_tokens = max_tokens
+        # Kept over calls, because each thread keeps its connection.
+        self._threads = ThreadPoolExecutor(api.config.at_once)
 
     def __call__(self, requests: Sequence[tuple[Tree, Expand]]) -> list[list[Candidate]]:
         """Return sampled candidates for every wish, in order; what they cost is charged to their trees.
@@ -312,18 +324,17 @@ class ApiPolicy:
             EngineFailed: The server refuses to answer, or does not.
             PromptTooLong: A conversation is longer than the model's context.
         """
-        pool = ThreadPoolExecutor(self.api.config.at_once)
+        conversations = [self.messages(tree, wish.node) for tree, wish in requests]
+        asked = [
+            [self._threads.submit(self._ask, messages, seed) for seed in row]
+            for messages, row in zip(conversations, sample_seeds(requests), strict=True)
+        ]
         try:
-            asked = [
-                [pool.submit(self._ask, messages, seed) for seed in row]
-                for messages, row in zip(
-                    [self.messages(tree, wish.node) for tree, wish in requests], sample_seeds(requests), strict=True
-                )
-            ]
             answers = [[request.result() for request in row] for row in asked]
-        finally:
-            # After a failure the requests that were not sent yet are dropped.
-            pool.shutdown(cancel_futures=True)
+        except BaseException:
+            # Requests that were not sent yet are dropped, and those that were are waited for.
+            wait([request for row in asked for request in row if not request.cancel()])
+            raise
         for (tree, _), row in zip(requests, answers, strict=True):
             tree.charge(_cost(row))
         return [[Candidate(answer.text) for answer in row] for row in answers]

@@ -217,8 +217,8 @@ def race(
 ) -> Probe:
     """Measure all ways to play on the same instances, and stop those that are clearly worse.
 
-    The way with the fewest instances takes the next batch; then searches may be stopped, see `stop_the_worse`. Everything
-    random derives from the seed and the number of an instance, so a probe that was interrupted continues with the
+    The way with the fewest instances takes the next batch; then searches may be stopped, see `stop_the_worse`. All that
+    is random derives from the seed and the number of an instance, so a probe that was interrupted continues with the
     results that it would have had.
 
     Args:
@@ -277,8 +277,8 @@ def stop_the_worse(tallies: list[Tally], counts: str, *, looks: int) -> list[Tal
     """Return the tallies, those stopped whose success costs clearly more than the cheapest one.
 
     A search is stopped when the lower end of its price of a success lies above the upper end of the best price. Two
-    intervals of one width and quantile z part as rarely as a test with the quantile z * sqrt(2). Each of `looks` batches
-    compares a search with all others, so
+    intervals of one width and quantile z part as rarely as a test with the quantile z * sqrt(2). Each of `looks`
+    batches compares a search with all others, so
 
         z = max(1.96, quantile(1 - 0.05 / (looks * others)) / sqrt(2))
 

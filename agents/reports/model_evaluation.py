@@ -14,7 +14,8 @@ from tsr_gym.agents.models.settings import ModelConfig
 from tsr_gym.agents.policies.chat_api import ApiConfig, Ledger
 from tsr_gym.errors import ConfigError
 from tsr_gym.files import check_folder
-from tsr_gym.registration import env_id
+from tsr_gym.optional import importing_only
+from tsr_gym.registration import env_id, find_env
 from tsr_gym.tree import Candidate, Expand, Policy, Tree, Watch
 
 if TYPE_CHECKING:
@@ -246,9 +247,12 @@ def _player_of(folder: Path, env: str | None, task: TaskConfig, model: ModelConf
 
     torch.set_num_threads(model.threads)
     policy = load_policy(folder, device=pick_device(model.device))
-    env = env or policy.card.env
     if env is None:
-        raise ConfigError(f"wanted --env: the model in {folder} was made for none")
+        env = policy.card.env
+        if env is None:
+            raise ConfigError(f"wanted --env: the model in {folder} was made for none")
+        with importing_only((), f"give --env {env} if you trust that module"):
+            find_env(env)
     player = ModelPlayer(env, task, model, policy, sampling_host(model, folder))
     hand_over(player)
     return player

@@ -1,6 +1,7 @@
 """What a stranger brings is used from the command line, and the package is not edited for it."""
 
 import json
+import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -13,7 +14,7 @@ from tests.agents.short_runs import records, train_flags
 from tsr_gym.agents import cli
 from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.env_pool import task_settings
-from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.models.settings import ModelCard, ModelConfig
 from tsr_gym.wrappers import AnswerFormat, TreeSearchWrapper
 
 MINE = '''
@@ -222,6 +223,18 @@ def test_looking_at_a_file_imports_nothing_that_the_file_names(capsys, their_tre
     assert cli.main(["replay", str(their_tree)]) == 2
     assert "--env package.module:Id" in capsys.readouterr().err
     assert "my_worlds" not in sys.modules
+
+
+def test_a_models_card_imports_nothing_unless_its_module_is_given(capsys, mine, chat_model):
+    received = Path(shutil.copytree(chat_model, mine / "received"))
+    ModelCard(env=FOREIGN).save(received)
+    flags = ["eval", "received", "--instances", "2", "--split", "none", "--preset", "none"]
+    assert cli.main(flags) == 2
+    assert f"give --env {FOREIGN} if you trust that module" in capsys.readouterr().err
+    assert "my_worlds" not in sys.modules
+    assert cli.main([*flags, "--env", FOREIGN]) == 0, capsys.readouterr().err
+    # It is registered now.
+    assert cli.main(flags) == 0, capsys.readouterr().err
 
 
 def test_a_tree_of_an_environment_of_ones_own_is_replayed_and_shown_by_a_flag(capsys, their_tree):

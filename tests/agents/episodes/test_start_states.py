@@ -200,7 +200,7 @@ def damaged(lines, how):
     if how == "fields":
         del fields["key"]
     if "=" in how:
-        fields |= json.loads("{%s}" % how.replace("=", ":"))
+        fields |= json.loads("{" + how.replace("=", ":") + "}")
     return {
         "empty": [],
         "format": ['{"format": "tsr-gym tree", "version": 1}', first, *rest],

@@ -256,6 +256,16 @@ def test_no_more_are_asked_at_once_than_wanted():
     assert stub.most_open == 3
 
 
+def test_each_thread_keeps_a_client_that_no_other_thread_uses():
+    with serving(lambda number, body: (200, completion("Up"))) as (url, _):
+        policy = policy_of(url, at_once=4)
+        make, makers = policy.api._make_client, []
+        policy.api._make_client = lambda: makers.append(threading.get_ident()) or make()
+        for _ in range(3):
+            policy([(rooms(4).tree, Expand(0, 8))])
+    assert 1 <= len(makers) == len(set(makers)) <= 4
+
+
 def test_malformed_answers_are_turns_without_a_meaning():
     env = rooms(4)
     with serving(lambda number, body: (200, b"<html>")) as (url, _):

@@ -217,24 +217,50 @@ def test_support_and_check_name_the_attribute():
 
 
 class Keyed(Plain):
-    """A dictionary of beasts decides the rewards by its order."""
+    """Dictionaries keyed by beasts: their order, look-ups and deletions decide the rewards."""
 
     def begin(self, seed):
-        self.herd = {Beast(): number for number in range(5)}
+        self.line = [Beast() for _ in range(5)]
+        self.herd = {beast: number for number, beast in enumerate(self.line)}
+        self.friends = defaultdict(list, {self.line[0]: [self.line[1]]})
+        self.pairs = {(first, second): 1 for first in self.line for second in self.line}
 
     def roll(self):
-        self.herd = {Beast(): -1, **self.herd} if len(self.herd) % 2 else {**self.herd, Beast(): len(self.herd)}
-        return sum(place * number for place, number in enumerate(self.herd.values()))
+        place = super().roll() % len(self.line)
+        beast = self.line.pop(place)
+        # It moves to the end, and a new beast comes to the front of a new dictionary.
+        self.herd[beast] = self.herd.pop(beast) + 1
+        self.line += [beast, Beast()]
+        self.herd = {self.line[-1]: -1, **self.herd}
+        self.friends[beast].append(self.line[place])
+        known = sum(len(self.friends[other]) for other in self.friends[beast])
+        self.pairs.pop((beast, beast), None)
+        paired = sum(number * self.pairs.get((other, beast), 2) for number, other in enumerate(self.herd))
+        return known + paired + sum(number * worth for number, worth in enumerate(self.herd.values()))
 
 
-def test_a_dictionary_keyed_by_objects_is_restored_in_its_order():
-    env = Keyed()
-    env.reset(seed=1)
-    snap = snapshot(env)
-    went_on = play(env, [0] * 9)
-    for _ in range(10):
-        restore(env, snap)
-        assert play(env, [0] * 9) == went_on
+class LockedKeyed(Keyed):
+    """The same, and it cannot be copied."""
+
+    def begin(self, seed):
+        super().begin(seed)
+        self.lock = threading.Lock()
+
+
+@pytest.mark.parametrize(("make", "level"), [(Keyed, "deepcopy"), (LockedKeyed, "replay")])
+def test_dictionaries_keyed_by_objects_are_restored_exactly(make, level):
+    for turns in range(0, 12, 3):
+        env = make() if level == "deepcopy" else replayable(make())
+        env.reset(seed=turns)
+        assert env_support(env).level == level
+        play(env, [0] * turns)
+        snap, garbage = snapshot(env), []
+        went_on = play(env, [0] * 9)
+        for _ in range(10):
+            # Objects that stay alive move the addresses of the next ones.
+            garbage += [Beast() for _ in range(7)]
+            restore(env, snap)
+            assert play(env, [0] * 9) == went_on
 
 
 def test_a_stack_of_gymnasium_is_accepted():
