@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import tyro
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.output import HERE, Shown, show_tables, with_json, write_json
+from tsr_gym.agents.cli.output import HERE, Shown, progress_bar, show_tables, with_json, write_json
 from tsr_gym.errors import MissingExtra
 from tsr_gym.optional import load
 from tsr_gym.registration import ENTRY_POINTS, OPTIONAL_ENTRY_POINTS, SHORT_NAMES, find_env
@@ -33,13 +33,14 @@ class EnvsArgs:
 def main(args: list[str]) -> int:
     """Read the signatures and print the lists."""
     options = read_arguments(EnvsArgs, with_json(args), prog="tsr envs")
-    scorers = list_scorers()
     names = [*ENTRY_POINTS, *OPTIONAL_ENTRY_POINTS] if options.env is None else [options.env]
-    listing = {
-        "environments": [describe_env(name, scorers) for name in names],
-        "scorers": scorers,
-        "strategies": list_strategies(),
-    }
+    with progress_bar("importing scorers, environments and strategies"):
+        scorers = list_scorers()
+        listing = {
+            "environments": [describe_env(name, scorers) for name in names],
+            "scorers": scorers,
+            "strategies": list_strategies(),
+        }
     if options.json is not None:
         write_json(listing, options.json)
     if options.json != HERE:

@@ -1,6 +1,5 @@
 """Output of commands: JSON for programs, tables and progress bars for people."""
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
@@ -56,27 +55,6 @@ def write_json(value: Any, target: Path) -> None:
 
 
 @contextmanager
-def progress_bar() -> Iterator[Watch]:
-    """Yield a function that shows the progress of each stage of the work on the standard error."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
-        tasks: dict[str, Any] = {}
-        tenths: dict[str, int] = {}
-
-        def watch(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=total)
-            bar.update(tasks[stage], completed=done, total=total)
-            tenth = 10 * done // max(total, 1)
-            if not console.is_terminal and tenth > tenths.get(stage, 0):
-                tenths[stage] = tenth
-                print(f"{stage}: {10 * tenth} %", file=sys.stderr)
-
-        yield watch
-
-
-@contextmanager
 def still_working(
     doing: Callable[[], str] = lambda: "", console: Console | None = None
 ) -> Iterator[Callable[[str], None]]:
@@ -110,6 +88,38 @@ def still_working(
     finally:
         ended.set()
         thread.join()
+
+
+@contextmanager
+def progress_bar(begins: str = "loading") -> Iterator[Watch]:
+    """Yield a function that shows the progress of each stage of the work on the standard error.
+
+    Without a terminal it prints a line per tenth of a stage, and what is being done after ten seconds without a line.
+
+    Args:
+        begins: What is done before the first stage.
+    """
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
+        tasks: dict[str, Any] = {}
+        tenths: dict[str, int] = {}
+        doing = begins
+
+        with still_working(lambda: "" if tasks and console.is_terminal else doing, console) as note:
+
+            def watch(stage: str, done: int, total: int) -> None:
+                nonlocal doing
+                doing = f"{stage}: {done:,} of {total:,}"
+                if stage not in tasks:
+                    tasks[stage] = bar.add_task(stage, total=total)
+                bar.update(tasks[stage], completed=done, total=total)
+                tenth = 10 * done // max(total, 1)
+                if not console.is_terminal and tenth > tenths.get(stage, 0):
+                    tenths[stage] = tenth
+                    note(f"{stage}: {10 * tenth} %")
+
+            yield watch
 
 
 @dataclass(slots=True)

@@ -1,6 +1,5 @@
 """`tsr play`: play an environment in the terminal, with undo, forks, hints, scores and a model's proposals."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +9,7 @@ import tyro
 
 from tsr_gym.agents.cli.arguments import read_arguments
 from tsr_gym.agents.cli.game import Adviser, Game
+from tsr_gym.agents.cli.output import still_working
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import parse_settings
 from tsr_gym.optional import load, require
@@ -93,6 +93,5 @@ def _player(options: PlayArgs) -> Any:
     from tsr_gym.agents.reports.model_evaluation import load_player
 
     own = TaskConfig(env_set=options.env_set)
-    return load_player(
-        options.env, own, ModelConfig(model=str(options.model)), lambda text: print(text, file=sys.stderr)
-    )
+    with still_working(lambda: f"loading {options.model}") as note:
+        return load_player(options.env, own, ModelConfig(model=str(options.model)), note)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.output import HERE, show_tables, with_json, write_json
+from tsr_gym.agents.cli.output import HERE, progress_bar, show_tables, with_json, write_json
 from tsr_gym.optional import require
 
 
@@ -33,10 +33,12 @@ def main(args: list[str]) -> int:
     require("matplotlib", "agents")
     from tsr_gym.agents.reports.report import draw_curves, summarise_runs
 
-    report = summarise_runs(options.runs, against=options.against, equal=options.equal)
+    with progress_bar() as watch:
+        report = summarise_runs(options.runs, against=options.against, equal=options.equal, watch=watch)
     if options.json != HERE:
         _show(report)
-    draw_curves(options.runs, options.out)
+    with progress_bar("drawing the curves"):
+        draw_curves(options.runs, options.out)
     if options.json != HERE:
         print(f"curves: {options.out}")
     if options.json is not None:

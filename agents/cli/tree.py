@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.output import HERE, show_tables, with_json, write_json
+from tsr_gym.agents.cli.output import HERE, progress_bar, show_tables, with_json, write_json
 from tsr_gym.errors import ConfigError
 from tsr_gym.tree import Tree, ending, turn_text
 
@@ -163,7 +163,11 @@ def _as_json(tree: Tree, index: int, kept: set[int]) -> dict[str, Any]:
 
 def _show_all(files: Sequence[Path], options: TreeArgs) -> None:
     shown = files[: max(options.limit, 1)]
-    facts = [{"number": number, "file": str(file), **_facts(Tree.load(file))} for number, file in enumerate(shown)]
+    facts = []
+    with progress_bar() as watch:
+        for number, file in enumerate(shown):
+            facts.append({"number": number, "file": str(file), **_facts(Tree.load(file))})
+            watch("trees", number + 1, len(shown))
     if options.json is not None:
         write_json(facts, options.json)
     if options.json == HERE:

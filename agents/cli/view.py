@@ -48,7 +48,8 @@ def main(args: list[str]) -> int:
     from tsr_gym.agents.reports.view.server import address_of, make_server
     from tsr_gym.agents.reports.view.site import Site
 
-    shown = Site(options.paths, modules)
+    with progress_bar("listing runs and trees"):
+        shown = Site(options.paths, modules)
     try:
         server = make_server(shown, options.port)
     except (OSError, OverflowError) as error:

@@ -21,7 +21,7 @@ from tsr_gym.agents.runs.progress import counted, read_targets, total_of
 from tsr_gym.errors import CheckpointError, ConfigError, NothingThere, shown
 from tsr_gym.keywords import parse_settings
 from tsr_gym.registration import env_id
-from tsr_gym.tree import Budget
+from tsr_gym.tree import Budget, Watch
 
 # Settings in which the runs of one method may differ.
 _NO_METHOD = (
@@ -147,8 +147,12 @@ def label_of(config: TrainConfig) -> str:
     return f"{search.search}{score}{matched}"
 
 
-def load_comparable(folders: Sequence[Path]) -> list[Run]:
+def load_comparable(folders: Sequence[Path], watch: Watch = lambda stage, done, total: None) -> list[Run]:
     """Return runs that were evaluated on the same instances.
+
+    Args:
+        folders: Of the runs.
+        watch: See `Watch`; counts the runs that were read.
 
     Raises:
         CheckpointError: A folder holds no evaluated run.
@@ -156,7 +160,10 @@ def load_comparable(folders: Sequence[Path]) -> list[Run]:
     """
     if not folders:
         raise ConfigError("wanted the folder of at least one run")
-    runs = [load_run(folder) for folder in folders]
+    runs = []
+    for number, folder in enumerate(folders, 1):
+        runs.append(load_run(folder))
+        watch("runs", number, len(folders))
     for folder, run in zip(folders, runs, strict=True):
         if _instances_of(run) != _instances_of(runs[0]):
             raise ConfigError(f"{folder} was evaluated on other instances than {folders[0]}: report them apart")

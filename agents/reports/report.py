@@ -20,6 +20,7 @@ from tsr_gym.agents.reports.methods import (
     load_comparable,
     runs_by_method,
 )
+from tsr_gym.tree import Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,13 @@ class Report:
     unfinished: dict[str, str]
 
 
-def summarise_runs(folders: Sequence[Path], *, against: str | None = None, equal: Cost = "sampled_tokens") -> Report:
+def summarise_runs(
+    folders: Sequence[Path],
+    *,
+    against: str | None = None,
+    equal: Cost = "sampled_tokens",
+    watch: Watch = lambda stage, done, total: None,
+) -> Report:
     """Return the tables of some runs, with methods in the order of their first runs.
 
     Runs whose settings differ only in the seed are one method, named by their label. Where runs with the same label
@@ -74,13 +81,14 @@ def summarise_runs(folders: Sequence[Path], *, against: str | None = None, equal
         folders: Of the runs.
         against: Name or label of the method that the others are paired with; None for the first one.
         equal: The cost at which pairs are compared.
+        watch: See `Watch`; counts the runs that were read.
 
     Raises:
         CheckpointError: A folder holds no evaluated run, or a run does not record the equal cost.
         ConfigError: There is no folder, two runs of a method have the same seed, or the runs were evaluated on
             different instances, or there is no such control.
     """
-    runs = load_comparable(folders)
+    runs = load_comparable(folders, watch)
     methods = runs_by_method(runs)
     config, start = runs[0].config, runs[0].evaluations[0]
     bars = ", ".join(f"{name} {100 * start[name]:.1f} %" for name in ("random", "optimal") if start[name] is not None)
