@@ -13,13 +13,9 @@ from tsr_gym.tree import Tree
 
 PAGE = ROOT / "docs" / "extending.md"
 MINE = {
-    "--search": "mine:sideways(tries=2)",
-    "--score": "mine:Brief",
-    "--filter": "mine:solved_once(most=15)",
-    "--credit": "mine:last_turn_only",
-    "--algorithm": "grpo",
-    "--estimator": "mine:centred",
-}
+    "--search": "mine:sideways(tries=2)", "--score": "mine:Brief", "--filter": "mine:solved_once(most=15)",
+    "--credit": "mine:last_turn_only", "--algorithm": "grpo", "--estimator": "mine:centred",
+}  # fmt: skip
 
 
 def test_parts_of_ones_own_train_together(tmp_path, monkeypatch, chat_model):  # noqa: F811

@@ -393,14 +393,8 @@ def test_a_tree_prints_itself_as_an_indented_outline():
     lines = tree.outline().splitlines()
     # The children of a node follow it, two blanks further in, in their order.
     assert [line.partition(":")[0] for line in lines] == [
-        "0",
-        "  1",
-        *("    4", "    5"),
-        "  2",
-        "  3",
-        "    6",
-        "      7",
-    ]
+        "0", "  1", *("    4", "    5"), "  2", "  3", "    6", "      7",
+    ]  # fmt: skip
     assert lines[2].endswith("reward 0.5, score 1")
     assert lines[6].endswith("reward 10, score 1, ended")
     assert lines[7].endswith("reward 0, score 2, cut by a limit")

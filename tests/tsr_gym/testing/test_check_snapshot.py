@@ -107,17 +107,9 @@ def recorded_tree():
 
 
 STACKS = [
-    Walk,
-    Dice,
-    Board,
-    text_stack,
-    sticky_dice,
-    stacked_board,
-    skipping_board,
-    normalised_board,
-    endless_dice,
+    Walk, Dice, Board, text_stack, sticky_dice, stacked_board, skipping_board, normalised_board, endless_dice,
     recorded_tree,
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("make", STACKS, ids=lambda make: make.__name__)
@@ -327,20 +319,12 @@ def test_a_change_of_one_leaf_shows(value, left, right):
 @pytest.mark.parametrize(
     ("left", "right"),
     [
-        ([1, 2], [2, 1]),
-        ([1], (1,)),
-        (1, 1.0),
-        (0.0, -0.0),
-        (np.zeros(3), np.zeros(3, np.float32)),
-        (np.zeros((2, 3)), np.zeros((3, 2))),
-        (Box(1), Slotted(1, "")),
-        ({"a": 1}, {"a": 1, "b": None}),
-        (np.random.default_rng(1), np.random.default_rng(2)),
-        (random.Random(1), random.Random(2)),
-        (ArrayOfAnotherLibrary([1, 2]), ArrayOfAnotherLibrary([1, 3])),
-        ({1, 2}, {1, 3}),
+        ([1, 2], [2, 1]), ([1], (1,)), (1, 1.0), (0.0, -0.0), (np.zeros(3), np.zeros(3, np.float32)),
+        (np.zeros((2, 3)), np.zeros((3, 2))), (Box(1), Slotted(1, "")), ({"a": 1}, {"a": 1, "b": None}),
+        (np.random.default_rng(1), np.random.default_rng(2)), (random.Random(1), random.Random(2)),
+        (ArrayOfAnotherLibrary([1, 2]), ArrayOfAnotherLibrary([1, 3])), ({1, 2}, {1, 3}),
     ],
-)
+)  # fmt: skip
 def test_different_values_have_different_fingerprints(left, right):
     assert fingerprint(left) != fingerprint(right)
     assert fingerprint(left) == fingerprint(copy.deepcopy(left))

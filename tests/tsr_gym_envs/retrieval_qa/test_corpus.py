@@ -53,15 +53,11 @@ def written(path, rows, between="\n", start=b"", end="\n"):
 @pytest.mark.parametrize(
     "form",
     [
-        {},
-        {"end": ""},
-        {"between": "\r\n", "end": "\r\n"},
-        {"between": "\n\n  \n", "end": "\n\n\n"},
-        {"start": b"\xef\xbb\xbf"},
-        {"start": b"\n\n"},
+        {}, {"end": ""}, {"between": "\r\n", "end": "\r\n"}, {"between": "\n\n  \n", "end": "\n\n\n"},
+        {"start": b"\xef\xbb\xbf"}, {"start": b"\n\n"},
     ],
     ids=["plain", "last line open", "crlf", "blank lines", "byte order mark", "blank first"],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("how", ["jsonl", "linked", "copied"])
 def test_passages_are_found_by_number_and_by_id(tmp_path, form, how):
     path = written(tmp_path / "corpus.jsonl", ROWS, **form)
@@ -102,15 +98,11 @@ def test_contents_are_split_into_title_and_text_without_loss(contents):
 @pytest.mark.parametrize(
     ("contents", "title", "text"),
     [
-        ('"Oslo"\nA city.', "Oslo", "A city."),
-        ('"The "Fram""\nA ship.\nBuilt.', 'The "Fram"', "A ship.\nBuilt."),
-        ('"Oslo"', "", '"Oslo"'),
-        ("Oslo\nA city.", "", "Oslo\nA city."),
-        ('""\nA city.', "", '""\nA city.'),
-        ('"\nA city.', "", '"\nA city.'),
-        ("", "", ""),
+        ('"Oslo"\nA city.', "Oslo", "A city."), ('"The "Fram""\nA ship.\nBuilt.', 'The "Fram"', "A ship.\nBuilt."),
+        ('"Oslo"', "", '"Oslo"'), ("Oslo\nA city.", "", "Oslo\nA city."), ('""\nA city.', "", '""\nA city.'),
+        ('"\nA city.', "", '"\nA city.'), ("", "", ""),
     ],
-)
+)  # fmt: skip
 def test_a_title_is_a_first_line_in_quotation_marks(contents, title, text):
     assert split_contents(contents) == (title, text)
 
@@ -120,16 +112,12 @@ def test_a_title_is_a_first_line_in_quotation_marks(contents, title, text):
     [
         *("", "{", "[]", "null", "{}", '{"id": "1"}', '{"contents": "x"}', '{"id": "", "contents": "x"}'),
         *('{"id": null, "contents": "x"}', '{"id": true, "contents": "x"}', '{"id": 1.5, "contents": "x"}'),
-        '{"id": "1", "contents": null}',
-        '{"id": "1", "contents": ["x"]}',
-        '{"id": "1", "title": "x"}',
-        '{"id": "1", "title": 1, "text": "x"}',
-        '{"id": "1", "contents": "\\ud800"}',
-        '{"id": "\\udfff", "contents": "x"}',
-        "[" * 100_000,
+        '{"id": "1", "contents": null}', '{"id": "1", "contents": ["x"]}', '{"id": "1", "title": "x"}',
+        '{"id": "1", "title": 1, "text": "x"}', '{"id": "1", "contents": "\\ud800"}',
+        '{"id": "\\udfff", "contents": "x"}', "[" * 100_000,
     ],
     ids=range(18),
-)
+)  # fmt: skip
 def test_a_malformed_row_is_named_by_file_and_line(tmp_path, line):
     with pytest.raises(InvalidCorpus, match="here: "):
         parse_row(line.encode(), "here")
@@ -306,8 +294,8 @@ def test_passages_come_whole_and_best_first(path):
     assert len(BM25Retriever(path).retrieve(["blue"], 1)[0]) == 1
 
 
-def test_order_and_scores_on_the_real_corpus_are_pyserinis(shared, golden):
-    retriever = BM25Retriever(shared / "data" / "retrieval" / "mini_corpus.jsonl")
+def test_order_and_scores_on_the_real_corpus_are_pyserinis(mini_index, golden):
+    retriever = BM25Retriever(mini_index)
     rows = golden("retrieval/pyserini_hits.jsonl")[::10]
     for row, passages in zip(rows, retriever.retrieve([row["query"] for row in rows], 10), strict=True):
         assert [passage.id for passage in passages] == [name for name, _ in row["hits"]]
@@ -327,8 +315,8 @@ def test_text_and_index_that_do_not_belong_together_are_refused(path, tmp_path):
         BM25Retriever(folder)
 
 
-def test_threads_do_not_get_into_each_others_way(shared, golden):
-    retriever = BM25Retriever(shared / "data" / "retrieval" / "mini_corpus.jsonl")
+def test_threads_do_not_get_into_each_others_way(mini_index, golden):
+    retriever = BM25Retriever(mini_index)
     queries = [row["query"] for row in golden("retrieval/pyserini_hits.jsonl")[:120]]
     wanted = retriever.retrieve(queries, 5)
     found = {}

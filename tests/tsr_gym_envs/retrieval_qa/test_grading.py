@@ -43,16 +43,11 @@ def test_texts_are_normalised_as_squad_does(text, normal):
 @pytest.mark.parametrize(
     ("prediction", "golds", "right"),
     [
-        ("The Otto Brand!", ("Otto Brand",), True),
-        ("Otto", ("Otto Brand", "otto"), True),
-        ("Otto Brandt", ("Otto Brand",), False),
-        ("brand otto", "Otto Brand", False),
-        ("", ("the",), True),
-        ("x", (), False),
-        ("abc", "abc", True),
-        ("a", "abc", False),
+        ("The Otto Brand!", ("Otto Brand",), True), ("Otto", ("Otto Brand", "otto"), True),
+        ("Otto Brandt", ("Otto Brand",), False), ("brand otto", "Otto Brand", False), ("", ("the",), True),
+        ("x", (), False), ("abc", "abc", True), ("a", "abc", False),
     ],
-)
+)  # fmt: skip
 def test_exact_match_is_equality_after_normalisation(prediction, golds, right):
     assert exact_match(prediction, golds) is right
 
@@ -211,25 +206,16 @@ def test_thought_and_action_in_turn_are_structured(response):
 @pytest.mark.parametrize(
     "response",
     [
-        "",
-        BARE,
-        THINK,
-        f"Well. {GOOD}",
-        f"{GOOD}<|im_end|>",
-        f"{GOOD} {THINK}",
-        f"{THINK} so <answer>a</answer>",
+        "", BARE, THINK, f"Well. {GOOD}", f"{GOOD}<|im_end|>", f"{GOOD} {THINK}", f"{THINK} so <answer>a</answer>",
         f"{THINK}<search>q</search>{THINK}<answer>a</answer>",
         f"<search>q</search>{INFORMATION}{THINK}<answer>a</answer>",
         f"{THINK}<search>q</search>{INFORMATION}<answer>a</answer>",
         f"{THINK}<search>q</search>{INFORMATION.replace('</information>', '')}{THINK}<answer>a</answer>",
-        f"{THINK}<search>q</search>{INVALID}{THINK}<answer>a</answer>",
-        f"{THINK}{INVALID}{THINK}<answer>a</answer>",
-        f"{THINK}{THINK}<answer>a</answer>",
-        f"<think><search>q</search></think>{THINK}<answer>a</answer>",
-        f"{THINK}<answer>a</answer><answer>b</answer>",
-        f"{THINK}<answer>a",
+        f"{THINK}<search>q</search>{INVALID}{THINK}<answer>a</answer>", f"{THINK}{INVALID}{THINK}<answer>a</answer>",
+        f"{THINK}{THINK}<answer>a</answer>", f"<think><search>q</search></think>{THINK}<answer>a</answer>",
+        f"{THINK}<answer>a</answer><answer>b</answer>", f"{THINK}<answer>a",
     ],
-)
+)  # fmt: skip
 def test_anything_else_is_not_structured(response):
     assert not is_structured(response)
 

@@ -37,19 +37,12 @@ def syllables(text):
 @pytest.mark.parametrize(
     ("limit", "length", "left"),
     [
-        (None, "words", "One, two  three"),
-        (3, "words", "One, two  three"),
-        (2, "words", "One, two"),
-        (1, "words", "One,"),
-        (15, "characters", "One, two  three"),
-        (14, "characters", "One, two"),
-        (8, "characters", "One, two"),
-        (7, "characters", "One,"),
-        (3, "characters", "One"),
-        (1, "characters", "O"),
+        (None, "words", "One, two  three"), (3, "words", "One, two  three"), (2, "words", "One, two"),
+        (1, "words", "One,"), (15, "characters", "One, two  three"), (14, "characters", "One, two"),
+        (8, "characters", "One, two"), (7, "characters", "One,"), (3, "characters", "One"), (1, "characters", "O"),
         (3, f"{__name__}:syllables", "One, two"),
     ],
-)
+)  # fmt: skip
 def test_a_text_is_cut_after_a_whole_word(limit, length, left):
     assert shorten("One, two  three", limit, length) == left
 
@@ -260,17 +253,13 @@ def test_a_protocol_is_made_from_a_name_or_a_mapping_and_explains_its_tags():
     ("given", "message"),
     [
         ("r1", r"wanted a protocol of \['search-r1', 'skyrl', 'verl'\].*got 'r1'"),
-        ({"colour": 1}, r"unknown fields \['colour'\].*known: .*search_tag"),
-        ({"cut": "late"}, "wanted cut of"),
-        ({"both": "last"}, "wanted both of"),
-        ({"escape": "xml"}, "wanted escape of"),
-        ({"max_document_length": 0}, "max_document_length >= 1"),
-        ({"length": "tokens"}, "wanted length of"),
-        ({"document": "{author}"}, "wanted a document of"),
-        ({"observation": "{"}, "wanted a document of"),
+        ({"colour": 1}, r"unknown fields \['colour'\].*known: .*search_tag"), ({"cut": "late"}, "wanted cut of"),
+        ({"both": "last"}, "wanted both of"), ({"escape": "xml"}, "wanted escape of"),
+        ({"max_document_length": 0}, "max_document_length >= 1"), ({"length": "tokens"}, "wanted length of"),
+        ({"document": "{author}"}, "wanted a document of"), ({"observation": "{"}, "wanted a document of"),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_an_impossible_protocol_is_refused(given, message):
     with pytest.raises(ConfigError, match=message):
         make_protocol(given)
