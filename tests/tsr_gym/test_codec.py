@@ -115,16 +115,13 @@ def test_records_enums_and_numpy_scalars_come_back_as_what_they_were(value):
 @pytest.mark.parametrize(
     "array",
     [
-        np.arange(12, dtype=np.uint8).reshape(3, 4),
-        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
-        np.arange(10)[::-2],
-        np.array(3.5),
-        np.zeros((0, 3), dtype=np.float32),
+        np.arange(12, dtype=np.uint8).reshape(3, 4), np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.arange(10)[::-2], np.array(3.5), np.zeros((0, 3), dtype=np.float32),
         *(np.array(["a", "bcd"]), np.array([True, False]), np.array(["2024-01-01"], dtype="datetime64[D]")),
         np.arange(3, dtype=">i4"),
     ],
     ids=lambda array: f"{array.dtype}{array.shape}",
-)
+)  # fmt: skip
 def test_an_array_comes_back_equal_and_read_only(array):
     again = decode(encode(array))
     assert (again.dtype, again.shape) == (array.dtype, array.shape)

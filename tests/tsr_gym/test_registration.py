@@ -52,16 +52,6 @@ def test_a_vector_entry_point_makes_batches(name):
     assert gym.make_vec(name, num_envs=2).reset(seed=1)[0].shape[0] == 2
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize("name", ENTRY_POINTS)
-def test_vector_environments_of_gymnasium_show_the_text_of_the_single_ones(name, mode):
-    envs = gym.make_vec(name, num_envs=2, vectorization_mode=mode)
-    try:
-        assert envs.reset(seed=4)[0] == tuple(gym.make(name).reset(seed=seed)[0] for seed in (4, 5))
-    finally:
-        envs.close()
-
-
 @pytest.mark.parametrize("name", ENTRY_POINTS)
 def test_a_saved_spec_makes_the_same_environment_in_another_process(name):
     env = gym.make(name, max_turns=3)
@@ -96,13 +86,10 @@ def test_what_is_no_text_or_no_setting_of_a_space_of_texts_is_refused():
 LEVEL = "#######\n#@ $ .#\n#  $ .#\n#######"
 SETTINGS = {
     "tsr/FrozenLake-v0": [
-        {"preset": "tsr-code"},
-        {"obs_type": "coord", "is_slippery": False},
-        {"obs_type": "compact", "noise": "shared"},
+        {"preset": "tsr-code"}, {"obs_type": "coord", "is_slippery": False}, {"obs_type": "compact", "noise": "shared"},
         {"generator": "gymnasium", "size": 5, "max_turns": None, "max_actions_per_turn": 1},
         {"desc": ["SFS", "FHF", "FGG"], "success_rate": 0.7, "split": "test"},
-        {"map_name": "8x8", "max_actions": 25, "max_actions_per_turn": 2},
-        {"max_actions_per_turn": None},
+        {"map_name": "8x8", "max_actions": 25, "max_actions_per_turn": 2}, {"max_actions_per_turn": None},
     ],
     "tsr/Sokoban-v0": [
         {"preset": "tsr-code"},
@@ -111,7 +98,7 @@ SETTINGS = {
         {"level": LEVEL, "max_turns": None, "max_actions": None},
         {"max_turns": 1, "reward_box": 0.0},
     ],
-}
+}  # fmt: skip
 CASES = [(name, settings) for name in ENTRY_POINTS for settings in [{}, *SETTINGS.get(name, [])]]
 
 

@@ -261,14 +261,11 @@ def test_every_attribute_that_a_wrapper_of_gymnasium_changes_is_accounted_for(na
 @pytest.mark.parametrize(
     "other",
     [
-        lambda: Walk(),
-        lambda: TimeLimit(TimeLimit(Walk(), 5), 5),
-        lambda: OrderEnforcing(Walk()),
-        lambda: TimeLimit(Dice(), 5),
-        lambda: TimeLimit(Walk(Limits(max_turns=99)), 5),
+        lambda: Walk(), lambda: TimeLimit(TimeLimit(Walk(), 5), 5), lambda: OrderEnforcing(Walk()),
+        lambda: TimeLimit(Dice(), 5), lambda: TimeLimit(Walk(Limits(max_turns=99)), 5),
     ],
     ids=["a layer less", "a layer more", "another wrapper", "another environment", "other limits"],
-)
+)  # fmt: skip
 def test_a_snapshot_of_another_stack_is_refused_and_changes_nothing(other):
     env, stranger = TimeLimit(Walk(), 5), other()
     env.reset(seed=1)

@@ -287,8 +287,8 @@ WRAPPED = [("tsr/FrozenLake-v0", DRY_LAKE), ("tsr/Sokoban-v0", FLAT_ROOM)]
 NUM_WRAPPED = 3
 
 
-def three(name, settings, mode=None):
-    return gym.make_vec(name, num_envs=NUM_WRAPPED, vectorization_mode=mode, **settings)
+def three(name, settings):
+    return gym.make_vec(name, num_envs=NUM_WRAPPED, **settings)
 
 
 def drawn(envs, steps=40):
@@ -297,51 +297,24 @@ def drawn(envs, steps=40):
 
 
 @pytest.mark.parametrize(("name", "settings"), WRAPPED, ids=lambda value: str(value)[:20])
-def test_statistics_of_episodes_are_sums_over_steps(name, settings):
-    envs = vector.RecordEpisodeStatistics(three(name, settings))
-    envs.reset(seed=1)
-    returns, lengths, num_ended = np.zeros(NUM_WRAPPED), np.zeros(NUM_WRAPPED, int), 0
-    for actions in drawn(envs):
-        _, rewards, terminated, truncated, infos = envs.step(actions)
-        returns, lengths = returns + rewards, lengths + 1
-        over = terminated | truncated
-        for number in np.flatnonzero(over):
-            assert infos["episode"]["r"][number] == pytest.approx(returns[number])
-            assert infos["episode"]["l"][number] in (lengths[number], lengths[number] - 1)
-            num_ended += 1
-        returns[over], lengths[over] = 0, 0
-    assert num_ended >= NUM_WRAPPED
-
-
-@pytest.mark.parametrize(("name", "settings"), WRAPPED, ids=lambda value: str(value)[:20])
-@pytest.mark.parametrize("mode", ["sync", "async"])
-def test_wrappers_see_the_same_in_gymnasiums_own_vector_environments(name, settings, mode):
-    ours = vector.DictInfoToList(three(name, settings))
-    theirs = vector.DictInfoToList(three(name, settings, mode))
-    try:
-        assert np.array_equal(ours.reset(seed=3)[0], theirs.reset(seed=3)[0])
-        for actions in drawn(ours, 20):
-            seen, paid, *ends, _ = ours.step(actions)
-            also, also_paid, *also_ends, _ = theirs.step(actions)
-            assert np.array_equal(seen, also)
-            assert np.allclose(paid, also_paid)
-            assert all(np.array_equal(end, also) for end, also in zip(ends, also_ends, strict=True))
-    finally:
-        theirs.close()
-
-
-@pytest.mark.parametrize(("name", "settings"), WRAPPED, ids=lambda value: str(value)[:20])
-def test_transforms_are_those_of_plain_functions(name, settings):
+def test_transforms_and_statistics_are_those_of_plain_functions(name, settings):
     plain, clipped = three(name, settings), vector.ClipReward(three(name, settings), -0.05, 0.05)
     scaled = vector.TransformObservation(three(name, settings), lambda seen: seen + 1, plain.observation_space)
+    counted, lengths = vector.RecordEpisodeStatistics(three(name, settings)), np.zeros(NUM_WRAPPED, int)
     seen = [plain.reset(seed=2)[0]]
     clipped.reset(seed=2)
+    counted.reset(seed=2)
     assert np.array_equal(scaled.reset(seed=2)[0], seen[0] + 1)
     for actions in drawn(plain, 15):
         observations, paid, *_ = plain.step(actions)
         seen.append(observations)
         assert np.allclose(clipped.step(actions)[1], np.clip(paid, -0.05, 0.05))
         assert np.array_equal(scaled.step(actions)[0], observations + 1)
+        *_, terminated, truncated, infos = counted.step(actions)
+        lengths += 1
+        for number in np.flatnonzero(terminated | truncated):
+            assert infos["episode"]["l"][number] in (lengths[number], lengths[number] - 1)
+            lengths[number] = 0
     if name == SOKOBAN:
         normalized = vector.NormalizeObservation(three(name, settings))
         normalized.reset(seed=2)

@@ -40,13 +40,10 @@ def saved(tree, folder, snapshots=True):
 @pytest.mark.parametrize(
     ("name", "noise", "repeats"),
     [
-        ("tsr/Sokoban-v0", "fresh", 1),
-        ("tsr/FrozenLake-v0", "fresh", 1),
-        ("tsr/FrozenLake-v0", "common", 1),
-        ("tsr/FrozenLake-v0", "same", 1),
-        ("tsr/FrozenLake-v0", "fresh", 3),
+        ("tsr/Sokoban-v0", "fresh", 1), ("tsr/FrozenLake-v0", "fresh", 1), ("tsr/FrozenLake-v0", "common", 1),
+        ("tsr/FrozenLake-v0", "same", 1), ("tsr/FrozenLake-v0", "fresh", 3),
     ],
-)
+)  # fmt: skip
 def test_a_tree_comes_out_bit_for_bit(tmp_path, name, noise, repeats, snapshots):
     tree = saved(grown(name, noise, repeats), tmp_path, snapshots)
     assert replay(tree, stack_of(tree)) == Replayed(len(tree.nodes), None)
@@ -138,13 +135,10 @@ TEXT = (
     lambda env: wrappers.TransformReward(env, lambda reward: 2 * reward), lambda env: wrappers.RepeatAction(env, 2),
 )  # fmt: skip
 ARRAYS = (
-    lambda env: wrappers.TimeLimit(env, 5),
-    lambda env: wrappers.StickyAction(env, 0.4),
-    lambda env: wrappers.FrameStackObservation(env, 3),
-    lambda env: wrappers.DelayObservation(env, 2),
-    wrappers.NormalizeReward,
-    lambda env: wrappers.MaxAndSkipObservation(env, 2),
-)
+    lambda env: wrappers.TimeLimit(env, 5), lambda env: wrappers.StickyAction(env, 0.4),
+    lambda env: wrappers.FrameStackObservation(env, 3), lambda env: wrappers.DelayObservation(env, 2),
+    wrappers.NormalizeReward, lambda env: wrappers.MaxAndSkipObservation(env, 2),
+)  # fmt: skip
 WORLDS = {
     "Walk": World(lambda: Walk(Limits(max_turns=9)), TEXT, WORDS),
     "FrozenLake": World(lambda: FrozenLakeScore(AnswerFormat(gym.make("tsr/FrozenLake-v0"))), TEXT, SAID),

@@ -89,13 +89,10 @@ def state(points, progress, ended=""):
 @pytest.mark.parametrize(
     ("kind", "after", "score"),
     [
-        ("quests", state(2, 0.4), 0.4),
-        ("points", state(2, 0.4), 2.0),
-        ("quests", state(2, 0.4, "lost"), -1.0),
-        ("points", state(2, 0.4, "lost"), -1.0),
-        ("quests", state(3, 1.0, "won"), 1.0),
+        ("quests", state(2, 0.4), 0.4), ("points", state(2, 0.4), 2.0), ("quests", state(2, 0.4, "lost"), -1.0),
+        ("points", state(2, 0.4, "lost"), -1.0), ("quests", state(3, 1.0, "won"), 1.0),
     ],
-)
+)  # fmt: skip
 def test_the_score_is_that_of_the_state_that_was_reached(kind, after, score):
     # Any environment serves: the score looks at states alone.
     assert TextWorldScore(gym.make("CartPole-v1"), kind=kind).score(state(0, 0.0), "look", after, 0.0) == score

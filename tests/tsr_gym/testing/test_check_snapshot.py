@@ -294,15 +294,11 @@ ARRAYS = st.lists(st.integers(0, 255), min_size=1).map(lambda numbers: np.array(
 VALUES = st.recursive(
     LEAVES | ARRAYS | st.frozensets(st.text()),
     lambda inner: st.one_of(
-        st.lists(inner),
-        st.tuples(inner, inner),
-        st.dictionaries(st.text(), inner),
-        st.lists(inner).map(deque),
-        st.builds(Box, inner, st.text()),
-        st.builds(Slotted, inner, inner),
+        st.lists(inner), st.tuples(inner, inner), st.dictionaries(st.text(), inner), st.lists(inner).map(deque),
+        st.builds(Box, inner, st.text()), st.builds(Slotted, inner, inner),
     ),
     max_leaves=12,
-)
+)  # fmt: skip
 
 
 @given(VALUES)

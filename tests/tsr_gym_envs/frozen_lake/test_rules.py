@@ -203,12 +203,9 @@ def test_distances_are_those_of_an_independent_search(golden):
 @pytest.mark.parametrize(
     ("desc", "steps"),
     [
-        (["SG"], 1),
-        (["SFH", "HFG"], 3),
-        (["SH", "HG"], None),
-        (["SFFF", "HHHF", "GFFF"], 8),
+        (["SG"], 1), (["SFH", "HFG"], 3), (["SH", "HG"], None), (["SFFF", "HHHF", "GFFF"], 8),
         (["SHG", "FFF", "GHS"], 2),
     ],
-)
+)  # fmt: skip
 def test_the_shortest_way_leads_around_the_holes(desc, steps):
     assert path_length(desc) == steps

@@ -134,13 +134,10 @@ def test_the_first_turn_with_the_answer_is_known(number, match, queries, turn):
 @pytest.mark.parametrize(
     ("reward", "answer", "earned"),
     [
-        ("exact_match", "Otto", 0.0),
-        ("f1", "Otto", 2 / 3),
-        ("format", "Otto Brand", 0.8),
-        ({"metric": "f1", "final": 0.5}, "x", 0.5),
-        ("search-r1", "Otto Brand", 0.8),
+        ("exact_match", "Otto", 0.0), ("f1", "Otto", 2 / 3), ("format", "Otto Brand", 0.8),
+        ({"metric": "f1", "final": 0.5}, "x", 0.5), ("search-r1", "Otto Brand", 0.8),
     ],
-)
+)  # fmt: skip
 def test_the_reward_is_a_keyword(reward, answer, earned):
     assert at(0, reward=reward).step(f"<answer>{answer}</answer>")[1] == pytest.approx(earned)
 

@@ -231,14 +231,10 @@ class Engine:
 
 def tiny_shop(products, goals, rules="fixed"):
     return Shop(
-        Catalogue(products),
-        Goals(goals, products),
-        Engine(products),
-        repairs_of(rules),
-        noun_fn=lambda title: title.lower().split(),
-        noun_source="injected",
+        Catalogue(products), Goals(goals, products), Engine(products), repairs_of(rules),
+        noun_fn=lambda title: title.lower().split(), noun_source="injected",
         parse=parse if rules == "original" else parse_kindly,
-    )
+    )  # fmt: skip
 
 
 def fake_env(shop, state, *, max_turns=None, turns=0):

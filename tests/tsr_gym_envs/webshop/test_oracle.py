@@ -168,16 +168,13 @@ def random_shop(rng, rules):
 
     products = [
         product(
-            row,
-            " ".join(some(nouns, 1)),
-            options=[(name, some(values, 1)) for name in some(["size", "color", "style"])],
-            attributes=some(attributes),
-            price=float(rng.choice([10.0, 30.0])),
-            query=str(rng.choice(["a", "b"])),
+            row, " ".join(some(nouns, 1)),
+            options=[(name, some(values, 1)) for name in some(["size", "color", "style"])], attributes=some(attributes),
+            price=float(rng.choice([10.0, 30.0])), query=str(rng.choice(["a", "b"])),
             category=str(rng.choice(["x", "y"])),
         )
         for row in range(6)
-    ]
+    ]  # fmt: skip
     pairs = [(name, str(rng.choice(values))) for name, values in products[0].options]
     goals = [
         goal(products[0], "a mug", attributes=attributes, options=pairs),

@@ -114,12 +114,9 @@ SHIRT = product(0, f"shirt {EVIL}", options=GROUPS, attributes=(EVIL,), descript
 SHOP = tiny_shop([SHIRT], [goal(SHIRT, f"Find me {EVIL}")])
 ITEM = ShopState(0, "s", "item_page", ("shirt", EVIL), row=0, options=(("color", EVIL),), opened=(0,))
 PAGES = {
-    "index": ShopState(0, "s"),
-    "search_results": ITEM._replace(page="search_results", row=-1),
-    "item_page": ITEM,
-    "item_sub_page": ITEM._replace(page="item_sub_page", sub="Description"),
-    "done": ITEM._replace(page="done"),
-}
+    "index": ShopState(0, "s"), "search_results": ITEM._replace(page="search_results", row=-1), "item_page": ITEM,
+    "item_sub_page": ITEM._replace(page="item_sub_page", sub="Description"), "done": ITEM._replace(page="done"),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
