@@ -13,7 +13,7 @@ from tsr_gym_envs.sokoban.rules import SokobanState
 from tsr_gym_envs.textworld.env import TextWorldEnv
 from tsr_gym_envs.textworld.state import Scene, TextWorldState
 from tsr_gym_envs.webshop import compact
-from tsr_gym_envs.webshop.score import fit, overlap, progress, spoken
+from tsr_gym_envs.webshop.score import fit, overlap, progress, spoken, words_of
 from tsr_gym_envs.webshop.shoppers import RuleShopper
 from tsr_gym_envs.zmachine.machine import Memory
 
@@ -182,6 +182,25 @@ def test_the_guide_of_a_compact_shop_reads_nothing_that_its_pages_never_show(bar
     assert any(ours < opened for ours, opened in scores)
 
 
+def test_the_papers_score_of_a_compact_shop_counts_the_words_that_its_pages_show(bare):
+    env = gym.make("tsr/WebShop-v0", num_products=20, observation_mode="compact")
+    guide, base = WebShopScore(env, alpha=0.0), env.unwrapped
+    env.reset(seed=3)
+    assert guide.score(base.state, "", base.state, 0.0) == 0.0
+    scores = []
+    for row, goal in product(range(20), range(20)):
+        state = base.state._replace(page="item_page", row=row, goal=goal)
+        wanted = words_of(base.shop.goals.goal(goal).instruction_text)
+        line = compact._row(base.shop, compact.want_of(base.shop.goals.goal(goal).instruction_text), row).text
+        seen = words_of(f"{line} {compact.compact_page(base.shop, state).text}")
+        assert guide.score(base.state, "", state, 0.0) == len(wanted & seen) / len(wanted)
+        bought = state._replace(page="done")
+        scores.append((guide.score(base.state, "", bought, 0.0), overlap(base.shop, bought)))
+    # The full page shows the whole title and all options.
+    assert len(set(scores)) > 5
+    assert sum(ours for ours, _ in scores) < sum(full for _, full in scores)
+
+
 @pytest.mark.parametrize("turns", [(BORN, TOWN), (BORN, "<answer>Otto Brand</answer>")])
 def test_the_guide_of_questions_reads_no_label(turns):
     question = qa().questions.questions[0]
@@ -242,6 +261,7 @@ def test_states_are_rated_by_labels_and_turns_without():
     [
         (lambda: SokobanScore(gym.make("tsr/Sokoban-v0"), potential="magic"), r"'next_push', 'oracle'\], got 'magic'"),
         (lambda: TextWorldScore(gym.make("CartPole-v1"), kind="wins"), r"\['points', 'quests'\], got 'wins'"),
+        (lambda: WebShopScore(gym.make("tsr/WebShop-v0", num_products=20, observation_mode="url")), "only their addre"),
         (lambda: WebShopScore(gym.make("CartPole-v1"), variant="magic"), r"\['attributes', 'paper'\], got 'magic'"),
         (lambda: RetrievalQAScore(qa(), kind="recall"), "wanted kind of"),
         (lambda: RetrievalQAScore(gym.make("tsr/FrozenLake-v0")), "wanted a RetrievalQAEnv .*got a FrozenLakeEnv"),
