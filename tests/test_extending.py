@@ -31,7 +31,7 @@ def test_parts_of_ones_own_train_together(tmp_path, monkeypatch, chat_model):  #
             assert cli.main(["train", "sokoban", *[str(part) for flag in flags.items() for part in flag]]) == 0
     finally:
         sys.modules.pop("mine", None)
-    (tree, *_) = (Tree.load(file) for file in sorted((tmp_path / "none" / "trees").rglob("*.jsonl")))
+    (tree, *_) = (Tree.load(file) for file in sorted((tmp_path / "none" / "trees").rglob("*.jsonl.gz")))
     assert learned_from(tree).estimator == "mine:centred"
     assert learned_from(tree).of
 

@@ -189,7 +189,7 @@ def test_a_run_learns_from_the_same_tokens_by_either_engine(env, chat_model, tmp
         sections["search"] = {"groups": 1, "trajectories": 2}
         config = replace(short_run(tmp_path / engine, chat_model, **sections), env=env)
         assert start_run(config, chat_model).run()
-        trees = [Tree.load(path) for path in sorted((config.folder / "trees").rglob("*.jsonl"))]
+        trees = [Tree.load(path) for path in sorted((config.folder / "trees").rglob("*.jsonl.gz"))]
         tokens = [node.candidate.token_ids for tree in trees for node in tree.nodes]
         lines = records(config.folder) + records(config.folder, "evaluations")
         counts = [{name: value for name, value in line.items() if isinstance(value, int)} for line in lines]

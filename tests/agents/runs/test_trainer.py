@@ -68,8 +68,8 @@ def test_the_metrics_count_what_was_done(undisturbed):
 
 
 def test_saved_trees_can_be_read_and_are_of_the_update_they_are_named_after(undisturbed):
-    paths = sorted((undisturbed / "trees").glob("*/*.jsonl"))
-    assert [path.parent.name + "/" + path.name for path in paths] == [f"00000{n}/00-00.jsonl" for n in (2, 4, 5)]
+    paths = sorted((undisturbed / "trees").glob("*/*.jsonl.gz"))
+    assert [path.parent.name + "/" + path.name for path in paths] == [f"00000{n}/00-00.jsonl.gz" for n in (2, 4, 5)]
     tree = Tree.load(paths[0])
     line = records(undisturbed)[1]
     assert len(tree.children(0)) == 3
