@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from transformers import DynamicCache, Qwen2Config, Qwen2ForCausalLM
 
-from benchmarks.measure import write_result
+from benchmarks.measure import run_timed, write_result
 from tsr_gym.agents.policies.engine import Completion, Engine
 from tsr_gym.agents.policies.prefix_cache import PrefixCache, Tokens, prefix_hashes
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
@@ -335,4 +335,4 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    run_timed(main)

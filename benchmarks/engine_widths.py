@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from benchmarks.engine_speed import VOCABULARY, random_model
-from benchmarks.measure import Work, alternate, table_of, write_between_marks, write_result
+from benchmarks.measure import Work, alternate, run_timed, table_of, write_between_marks, write_result
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
 from tsr_gym.agents.policies.trie_engine import TrieEngine
 from tsr_gym.files import write_atomically
@@ -77,4 +77,4 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_timed(main)
