@@ -356,6 +356,17 @@ def test_a_copy_or_another_runs_checkpoint_is_none_of_this_run(undisturbed, expe
         resume_run(run)
 
 
+def test_a_checkpoint_of_a_copy_that_was_trained_otherwise_is_refused(undisturbed, tmp_path):
+    run = shutil.copytree(undisturbed, tmp_path / "run")
+    log = run / "metrics.jsonl"
+    *lines, last = log.read_text().splitlines()
+    other = json.loads(last)
+    log.write_text("\n".join([*lines, json.dumps(other | {"sampled_tokens_total": 7}), ""]))
+    with pytest.raises(CheckpointError, match=r"000005 had sampled .* has 7: it belongs to a copy of this run"):
+        resume_run(run)
+    assert json.loads(log.read_text().splitlines()[-1])["sampled_tokens_total"] == 7
+
+
 def test_of_two_trainers_of_one_run_the_second_looks_again(undisturbed, expected, tmp_path):
     run = shutil.copytree(undisturbed, tmp_path / "run")
     shutil.rmtree(run / "checkpoints" / "000005")
