@@ -42,11 +42,11 @@ VLLM_SIZES = SIZES | {"hidden 256, 4 layers": (256, 4)}
 Beams = list[list[Tokens]]
 
 
-def random_model(hidden: int, layers: int) -> Any:
+def random_model(hidden: int, layers: int, vocabulary: int = VOCABULARY) -> Any:
     """Return a Qwen2 of random weights."""
     torch.manual_seed(0)
     config = Qwen2Config(
-        vocab_size=VOCABULARY,
+        vocab_size=vocabulary,
         hidden_size=hidden,
         intermediate_size=4 * hidden,
         num_hidden_layers=layers,

@@ -243,7 +243,7 @@ def write_between_marks(page: str, tables: Mapping[str, str]) -> str:
     """Return a page with its tables replaced, each between ``<!-- table: NAME -->`` and ``<!-- end -->``."""
 
     def table(match: "re.Match[str]") -> str:
-        return f"<!-- table: {match[1]} -->\n{tables[match[1]]}\n<!-- end -->"
+        return match[0] if match[1] not in tables else f"<!-- table: {match[1]} -->\n{tables[match[1]]}\n<!-- end -->"
 
     return re.sub(r"<!-- table: (\w+) -->\n.*?<!-- end -->", table, page, flags=re.DOTALL)
 
