@@ -22,7 +22,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from benchmarks.measure import insist, run_parts, write_result
+from benchmarks.measure import insist, run_parts, run_timed, write_result
 from benchmarks.pay.plan import (
     FILTERING,
     IN_QA,
@@ -194,4 +194,4 @@ def _versions() -> Iterator[dict[str, Side]]:
 
 
 if __name__ == "__main__":
-    main()
+    run_timed(main)
