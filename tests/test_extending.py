@@ -13,9 +13,13 @@ from tsr_gym.tree import Tree
 
 PAGE = ROOT / "docs" / "extending.md"
 MINE = {
-    "--search": "mine:sideways(tries=2)", "--score": "mine:Brief", "--filter": "mine:solved_once(most=15)",
-    "--credit": "mine:last_turn_only", "--algorithm": "grpo", "--estimator": "mine:centred",
-}  # fmt: skip
+    "--search": "mine:sideways(tries=2)",
+    "--score": "mine:Brief",
+    "--filter": "mine:solved_once(most=15)",
+    "--credit": "mine:last_turn_only",
+    "--algorithm": "grpo",
+    "--estimator": "mine:centred",
+}
 
 
 def test_parts_of_ones_own_train_together(tmp_path, monkeypatch, chat_model):  # noqa: F811
@@ -31,7 +35,7 @@ def test_parts_of_ones_own_train_together(tmp_path, monkeypatch, chat_model):  #
             assert cli.main(["train", "sokoban", *[str(part) for flag in flags.items() for part in flag]]) == 0
     finally:
         sys.modules.pop("mine", None)
-    (tree, *_) = (Tree.load(file) for file in sorted((tmp_path / "none" / "trees").rglob("*.jsonl.gz")))
+    (tree, *_) = (Tree.load(file) for file in sorted((tmp_path / "none" / "trees").rglob("*.jsonl")))
     assert learned_from(tree).estimator == "mine:centred"
     assert learned_from(tree).of
 

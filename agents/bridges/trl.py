@@ -130,7 +130,7 @@ class _Rollout:
         collector = self._collector(trainer, training, size)
         try:
             collector.policy.engine.load_weights(())  # type: ignore[attr-defined]
-            collected = collector.collect_at(places, plainly=not training)
+            collected = (collector.collect_at if training else collector.play_at)(places)
         finally:
             trainer.model.train(training)
         return self._columns(collected, size)

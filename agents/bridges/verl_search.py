@@ -165,7 +165,7 @@ class Searches:
         collector = Collector(replace(settings.search, trajectories=size), pool, chat, seed=settings.seed)
         step = int(row["global_steps"])
         place = Place(int(row["extra_info"]["index"]), again=(step,))
-        (group,) = collector.collect_at([place], plainly=evaluation).groups
+        (group,) = (collector.play_at if evaluation else collector.collect_at)([place]).groups
         idle.append(pool)
         (trajectories,) = trained_rows([group], None if evaluation else self.estimator)
         versions = host.versions or {step}

@@ -62,9 +62,9 @@ class TrainConfig:
                 "lora_engine=adapter hands low-rank matrices to vLLM in this process: wanted engine=vllm and lora_rank "
                 f">= 1, got {self.model.engine} and {self.learn.lora_rank}"
             )
-        if self.store.solutions and self.learn.lora_rank:
+        if self.store.fit_passes and self.learn.lora_rank:
             raise ConfigError(
-                f"a fit to solutions trains all weights: wanted solutions=0 or lora_rank=0, got {self.learn.lora_rank}"
+                f"a fit to solutions trains all weights: wanted fit_passes=0 or lora_rank=0, got {self.learn.lora_rank}"
             )
         if self.run.overlap:
             self._check_overlap({**ends, "total_tokens": self.run.total_tokens})

@@ -1,8 +1,8 @@
 """Collect: from task instances to groups of trajectories, by any search."""
 
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import add
 from time import perf_counter
@@ -33,6 +33,39 @@ from tsr_gym.tree import Budget, Candidate, Expand, Policy, Rater, Strategy, Tre
 Harvested = Callable[[Tree, int], list[Trajectory]]
 
 
+class Tried(NamedTuple):
+    """What a way to collect has cost and brought.
+
+    Attributes:
+        groups: Groups that it was applied to.
+        useful: Those that it gave successes next to failures.
+        tokens: Tokens that it sampled.
+    """
+
+    groups: int = 0
+    useful: int = 0
+    tokens: int = 0
+
+
+# The ways to collect: four plain episodes, say; a search where these fail; or as many plain episodes once more.
+PLAY, SEARCH, WIDER = "play", "search", "wider"
+
+
+class Odds(NamedTuple):
+    """The chances of what follows where all plain episodes of a group have failed; else nothing follows.
+
+    Attributes:
+        search: Of a search.
+        wider: Of as many plain episodes once more.
+    """
+
+    search: float = 1.0
+    wider: float = 0.0
+
+
+SEARCHED = Odds()
+
+
 @dataclass(frozen=True, slots=True)
 class Collected:
     """Result of a round of searches.
@@ -43,6 +76,7 @@ class Collected:
         spent: What it cost.
         model_calls: Rounds in which the policy was asked, all trees together.
         seconds: Wall-clock by part: model, env, tree.
+        tried: What each way has cost and brought, where plain play comes first and searches where it fails.
     """
 
     groups: list[Group]
@@ -50,6 +84,7 @@ class Collected:
     spent: Budget
     model_calls: int
     seconds: dict[str, float]
+    tried: Mapping[str, Tried] = field(default_factory=dict)
 
     def __add__(self, other: "Collected") -> "Collected":
         """Return the result for these tasks followed by that for others."""
@@ -59,6 +94,10 @@ class Collected:
             self.spent + other.spent,
             self.model_calls + other.model_calls,
             {part: self.seconds[part] + other.seconds[part] for part in self.seconds},
+            {
+                way: _total(self.tried.get(way), other.tried.get(way))
+                for way in dict.fromkeys((*self.tried, *other.tried))
+            },
         )
 
     def __or__(self, other: "Collected") -> "Collected":
@@ -201,7 +240,8 @@ class Collector:
     Every search that selects paths yields the same number of trajectories per instance, see `choose_search`. A
     strategy all of whose episodes are taken decides the size of its groups. With ``learn_from="leaves"`` a searched
     group is every branch of its trees, and with ``naive`` each group also has trajectories of plain play, on dice of
-    their own. With ``search_when="failed"`` a group whose plain play has succeeded has these alone.
+    their own. With ``search_when="failed"`` a group whose plain play has succeeded has these alone, and with
+    ``search_when="cheaper"`` what follows on failed play is drawn, see `Odds`.
 
     Args:
         config: The search.
@@ -209,21 +249,30 @@ class Collector:
         policy: Answers the searches.
         seed: Seed of the run.
         rater: Scores what grows in place of the environment's own score.
+        searcher: Answers the searches in place of `policy`, which then answers plain play alone.
     """
 
     def __init__(
-        self, config: SearchConfig, pool: EnvPool, policy: Policy, *, seed: int, rater: Rater | None = None
+        self,
+        config: SearchConfig,
+        pool: EnvPool,
+        policy: Policy,
+        *,
+        seed: int,
+        rater: Rater | None = None,
+        searcher: Policy | None = None,
     ) -> None:
         self.config = config
         self.pool = pool
         self.policy = policy
+        self.searcher = policy if searcher is None else searcher
         self.seed = seed
         self.rater = rater
         self.search = choose_search(config)
         self.strategy = self.search.to_the_end()
 
     def collect(
-        self, first: int, count: int, starts: Sequence[StartState | None] = (), *, plainly: bool = False
+        self, first: int, count: int, starts: Sequence[StartState | None] = (), *, odds: Odds = SEARCHED
     ) -> Collected:
         """Search the instances number `first` to `first + count` of the run's sequence.
 
@@ -231,38 +280,57 @@ class Collector:
             first: Number of the first instance.
             count: How many.
             starts: Start state of each, None for the instance's own start; empty if all begin at their own starts.
-            plainly: Play as many episodes in place of the searches.
+            odds: What follows on failed play where ``search_when`` is not ``"always"``.
         """
         numbers = range(first, first + count)
         places = [
             Place(number, start_state) for number, start_state in zip(numbers, starts or (None,) * count, strict=True)
         ]
-        return self.collect_at(places, plainly=plainly)
+        return self.collect_at(places, odds=odds)
 
     def begin(
-        self, first: int, count: int, starts: Sequence[StartState | None] = (), *, plainly: bool = False
+        self, first: int, count: int, starts: Sequence[StartState | None] = (), *, odds: Odds = SEARCHED
     ) -> Callable[[], Collected]:
         """Search by the present weights and return a function that returns the result; see `collect`."""
-        collected = self.collect(first, count, starts, plainly=plainly)
+        collected = self.collect(first, count, starts, odds=odds)
         return lambda: collected
 
-    def collect_at(self, places: Sequence[Place], *, plainly: bool = False) -> Collected:
+    def collect_at(self, places: Sequence[Place], *, odds: Odds = SEARCHED) -> Collected:
         """Search from some places.
 
         Args:
             places: Where to begin; with plain play (``naive``) each instance at most once.
-            plainly: Play as many episodes in place of the searches.
+            odds: See `collect`.
         """
         config = self.config
-        # As many episodes as search and plain play would bring, so that groups keep their size for the whole run.
-        if plainly:
-            return self._play(places, config.trajectories + config.naive)
         if config.search_when == "always":
             searched = self._searched(places)
             return searched | self._play(places, config.naive) if config.naive else searched
         played = self._play(places, config.naive)
         failed = [place for place, group in zip(places, played.groups, strict=True) if not group.has_success]
-        return self._searched(failed) | played if failed else played
+        collected, tried = played, {PLAY: _tried(played, [group.has_mixed_success for group in played.groups])}
+        for way, drawn in self._drawn(failed, odds).items():
+            if drawn:
+                more = self._searched(drawn) if way == SEARCH else self._play(drawn, config.naive, WIDER)
+                tried[way] = _tried(more, [group.has_success for group in more.groups])
+                collected = more | collected
+        return replace(collected, tried=tried)
+
+    def _drawn(self, places: Sequence[Place], odds: Odds) -> dict[str, list[Place]]:
+        """Return the failed places to search, and those to play again; by the run's seed and the instance's number."""
+        drawn: dict[str, list[Place]] = {SEARCH: [], WIDER: []}
+        for place in places:
+            # A resumed run and workers draw the same, as the number depends on nothing else.
+            chance = derive_seed(self.seed, "way", place.number, *place.again) / 2**63
+            if chance < odds.search:
+                drawn[SEARCH].append(place)
+            elif chance < odds.search + odds.wider:
+                drawn[WIDER].append(place)
+        return drawn
+
+    def play_at(self, places: Sequence[Place]) -> Collected:
+        """Play as many plain episodes from some places as a search and plain play would bring."""
+        return self._play(places, self.config.trajectories + self.config.naive)
 
     def metrics(self) -> dict[str, Any]:
         """Return metrics of how the collection was done; empty, because it was done in this process."""
@@ -271,9 +339,9 @@ class Collector:
     def _searched(self, places: Sequence[Place]) -> Collected:
         return self._search(places, self.strategy, self.search.searches, "tree", self._harvest)
 
-    def _play(self, places: Sequence[Place], rollouts: int) -> Collected:
+    def _play(self, places: Sequence[Place], rollouts: int, name: str = "naive") -> Collected:
         play = to_the_end(partial(naive, rollouts=rollouts), paths=None)
-        return self._search(places, play, 1, "naive", self._harvest_naive)
+        return self._search(places, play, 1, name, partial(self._harvest_naive, name))
 
     def _search(
         self, places: Sequence[Place], strategy: Strategy, copies: int, name: str, harvested: "Harvested"
@@ -288,7 +356,7 @@ class Collector:
         seeds = [
             derive_seed(self.seed, name, place.number, copy, *place.again) for place in places for copy in range(copies)
         ]
-        clock = _Clock(self.policy)
+        clock = _Clock(self.searcher if name == "tree" else self.policy)
         trees = search(envs, clock, strategy, seeds=seeds, noise=self.config.noise, rater=self.rater)
         by_task = [trees[start : start + copies] for start in range(0, len(trees), copies)]
         spent = sum((tree.spent for tree in trees), Budget())
@@ -336,9 +404,18 @@ class Collector:
         by = by if self.config.dead_ends == "off" else f"{by}, dead ends {self.config.dead_ends}"
         return replace(trajectory, selected_for=by, expansions=expansions)
 
-    def _harvest_naive(self, tree: Tree, number: int) -> list[Trajectory]:
-        # Numbers of trees continue after those of the searches, so that no two trees of a group share a number.
-        return harvest_all(tree, number=self.search.searches)
+    def _harvest_naive(self, name: str, tree: Tree, number: int) -> list[Trajectory]:
+        # Numbers of trees continue after those of the searches, so that no two trees of a group share a number. A group
+        # has the trees of a second round of plain play before those of the first, and no searches.
+        return harvest_all(tree, number=self.search.searches if name == "naive" else 0)
+
+
+def _total(*parts: Tried | None) -> Tried:
+    return Tried(*map(sum, zip(*(part or Tried() for part in parts), strict=True)))
+
+
+def _tried(collected: Collected, useful: Sequence[bool]) -> Tried:
+    return Tried(len(useful), sum(useful), collected.spent.sampled_tokens)
 
 
 class _Clock:

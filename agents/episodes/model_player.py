@@ -89,6 +89,12 @@ class ModelPlayer:
         """Return the model as a policy for an environment, with its instructions and in its form."""
         return self.chat(base.instructions, temperature=temperature, reads_tags=base.reads_tags)
 
+    def searcher(self, base: TextEnv[Any], search: SearchConfig) -> ChatPolicy | None:
+        """Return the policy of searches at `SearchConfig.search_temperature`; None where plain play has the same."""
+        if search.search_temperature is None or search.search_temperature == self.model.temperature:
+            return None
+        return self.chat_about(base, temperature=search.search_temperature)
+
     @property
     def max_tokens(self) -> int:
         """Longest answer: the configured one, or the model card's where that is smaller."""

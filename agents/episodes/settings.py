@@ -86,12 +86,15 @@ class SearchConfig:
     bare CriticValue asks the run's own critic, which algorithm=ppo has."""
     naive: int = 0
     """Trajectories of plain play per instance in addition to the searched ones, for mixed groups."""
-    search_when: Literal["always", "failed"] = "always"
-    """Which instances are searched: all of them, or only those whose plain play, the trajectories of naive, has failed
-    altogether."""
-    search_until: float = 1.0
-    """Share of the run after which all trajectories, the searched ones and those of naive, are plain play instead: of
-    its total_tokens, or of its updates where there is no total."""
+    search_when: Literal["always", "failed", "cheaper"] = "always"
+    """Which instances are searched: all of them; only those whose plain play, the trajectories of naive, has failed
+    altogether; or of these only while the run's own prices say that it pays."""
+    search_temperature: float | None = None
+    """Temperature of the samples of searches; None for that of plain play. A higher one finds what the policy hardly
+    ever does; what is found can then be imitated only."""
+    search_worth: float = 3.0
+    """With search_when=cheaper: how many times as much a solved instance that plain play failed may cost by search as a
+    group that plain play makes useful."""
     start_states: int = 0
     """Groups of each update that begin at start states, which are states in the middle of the run's own episodes; until
     there are any, at the start of their instance."""
@@ -107,15 +110,18 @@ class SearchConfig:
         check_choices(self)
         check_numbers(self, "groups", "trajectories", "paths_per_search", "repeats", least=1)
         check_numbers(self, "naive", "start_states", least=0)
-        check_numbers(self, "risk", "search_until", least=0, most=1)
+        check_numbers(self, "risk", least=0, most=1)
+        check_numbers(self, "search_worth", "search_temperature", least=0)
         object.__setattr__(self, "search", bind(self.search, choose_strategy))
         object.__setattr__(self, "start_states_from", bind(self.start_states_from, choose_starts))
         if self.rater is not None:
             object.__setattr__(self, "rater", bind(self.rater, choose_rater))
         if self.start_states > self.groups:
             raise ConfigError(f"wanted start_states <= groups={self.groups}, got {self.start_states}")
-        if self.search_when == "failed" and not self.naive:
-            raise ConfigError("search_when=failed searches where plain play has failed: wanted naive >= 1, got 0")
+        if self.search_when != "always" and not self.naive:
+            raise ConfigError(
+                f"search_when={self.search_when} searches where plain play has failed: wanted naive >= 1, got 0"
+            )
         if self.repeats > 1 and self.noise == "same":
             raise ConfigError(f'repeats={self.repeats} needs draws that differ: wanted noise "fresh" or "common"')
 

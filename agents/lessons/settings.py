@@ -50,17 +50,15 @@ class LessonConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreConfig:
-    """Solutions that the run keeps, and the fits of the policy to them (expert iteration)."""
+    """The store of solved instances, and the fits of the policy to it (expert iteration)."""
 
-    solutions: int = 0
-    """Keep this many solutions of each instance, searched or played: those of fewest turns first, then the likeliest;
-    0 keeps none, and nothing is fitted."""
-    fit_every: int = 32
-    """Fit the policy to all solutions every so many updates, and after the last one."""
-    fit_steps: int = 800
-    """Optimizer steps of a fit."""
-    fit_batch: int = 32
-    """Rows per step of a fit: a row is an episode, or a turn where prompts show only the present state."""
+    fit_passes: float = 0.0
+    """Keep the first move of the shortest known way to success from every state of the solved instances, and fit the
+    policy to it by so many passes; 0 keeps no store. After many passes the policy is sure and its searches see less."""
+    fit_growth: float = 0.5
+    """Fit whenever the store has grown by this share since the last fit, and after the last update."""
+    fit_batch: int = 64
+    """Moves per step of a fit."""
     fit_lr: float = 2e-3
     """Learning rate of a fit, which falls to a tenth."""
     fit_from: Literal["first", "current"] = "first"
@@ -68,8 +66,8 @@ class StoreConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        check_numbers(self, "solutions", "fit_lr", least=0)
-        check_numbers(self, "fit_every", "fit_steps", "fit_batch", least=1)
+        check_numbers(self, "fit_passes", "fit_growth", "fit_lr", least=0)
+        check_numbers(self, "fit_batch", least=1)
 
 
 def choose_filter(text: str, *, credit: CreditRule | None = None) -> "partial[Any]":

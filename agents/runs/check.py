@@ -82,6 +82,11 @@ def _check_lessons(config: TrainConfig) -> None:
             f"{plan.name} with searched_weight=0: nothing would be learned from: set naive, imitation or "
             "searched_weight above 0"
         )
+    if config.search.search_temperature is not None and objective.searched_weight:
+        raise ConfigError(
+            f"searches sample at temperature {config.search.search_temperature}, so that the objective cannot compare "
+            f"them with the policy: wanted searched_weight=0, with imitation, got {objective.searched_weight}"
+        )
 
 
 def _check_selection(config: TrainConfig, samples: int, kept: int) -> None:

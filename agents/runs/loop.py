@@ -99,7 +99,7 @@ class Trainer:
     @property
     def stateful(self) -> list[Stateful]:
         """What a checkpoint holds in addition to weights, optimizers and counts."""
-        return [self.sampler.starts, self.solutions]
+        return [self.sampler.starts, self.sampler.prices, self.solutions]
 
     def run(self, *, watch: Watch = lambda event, record: None, stop: Callable[[], bool] = lambda: False) -> bool:
         """Train until the last update, or until the last of the tokens that the run may sample.
@@ -169,6 +169,9 @@ class Trainer:
         started, self._stage = perf_counter(), "sampling"
         try:
             parity_tokens = self._hand_over(self.parts.chat, self.config.model.temperature)
+            if self.parts.searcher is not None:
+                # It samples from the same weights as the policy that was checked.
+                self.parts.searcher.engine.load_weights((), version=self.progress.update)
             handed_over = perf_counter()
             version, collected = self.sampler.collect(self.progress)
             check_versions(collected.groups, version)
@@ -181,7 +184,8 @@ class Trainer:
             raise
         update = self.progress.update + 1
         self.sampler.starts.keep(collected, self.progress.tasks)
-        self.solutions.keep(collected.groups)
+        self.sampler.prices.keep(collected.tried)
+        self.solutions.keep(collected)
         self.progress = Progress(
             update,
             self.progress.tasks + len(collected.groups),
@@ -197,7 +201,8 @@ class Trainer:
         # The parity check samples from the engine, so the hand-over counts as time of the model.
         seconds["model"] += handed_over - started
         record = update_record(self.parts.collector.search, self.progress, collected, groups, learned, seconds)
-        record |= {"parity_tokens": parity_tokens} | self.sampler.starts.metrics() | self.solutions.metrics(fit_steps)
+        record |= {"parity_tokens": parity_tokens} | self.sampler.starts.metrics() | self.sampler.prices.metrics()
+        record |= self.solutions.metrics(fit_steps)
         record |= self._prompt_metrics(collected.groups)
         behind = {"weights_behind": update - 1 - version} if self.config.run.overlap else {}
         return record | self.parts.collector.metrics() | behind, collected
@@ -205,7 +210,7 @@ class Trainer:
     def _learn(self, collected: Collected, groups: Filtered) -> dict[str, float | None]:
         """Change the weights by the groups that were selected, and return the learner's metrics."""
         # A learning rate of 0 leaves all learning to the fits.
-        if self.config.store.solutions and not self.config.learn.lr:
+        if self.config.store.fit_passes and not self.config.learn.lr:
             return {}
         if not any(trajectory.num_tokens for group in groups for trajectory in group.trajectories):
             return {}
@@ -221,19 +226,21 @@ class Trainer:
         return {**learned}
 
     def _fit(self) -> int:
-        """Fit the policy to all solutions of the run where it is due, and return the optimizer steps taken."""
+        """Fit the policy to the store of solutions where it is due, and return the optimizer steps taken."""
         store, parts = self.config.store, self.parts
-        if not len(self.solutions) or not self._is_due(store.fit_every):
+        steps = self.solutions.steps_due(last=self.finished)
+        if not steps:
             return 0
         model = parts.policy.model
         if store.fit_from == "first":
             model.load_state_dict(load_policy(self.folder / FIRST, device=model.device).model.state_dict())
         seed = derive_seed(self.config.run.seed, "fit", self.progress.update)
         rows = self.solutions.rows()
-        fit_rows(model, rows, steps=store.fit_steps, lr=store.fit_lr, batch=store.fit_batch, seed=seed)
+        fit_rows(model, rows, steps=steps, lr=store.fit_lr, batch=store.fit_batch, seed=seed)
         # The moments of the policy's optimizer belong to other weights.
         parts.learner.optimizers["policy"].state.clear()
-        return store.fit_steps
+        self.solutions.fitted = len(rows)
+        return steps
 
     def _prompt_metrics(self, groups: Sequence[Group]) -> dict[str, float]:
         """Return how much answers depend on their prompts, in updates that are evaluated.

@@ -41,7 +41,8 @@ class Parts(NamedTuple):
         policy: The model that is trained, with its tokenizer and card.
         host: Copy of the model that is sampled from; None if the engine samples from the learner's own model, or
             workers of Ray do it.
-        chat: Policy of the searches, over the engine that samples from `host` or from the model.
+        chat: Policy of plain play and of searches, over the engine that samples from `host` or from the model.
+        searcher: Policy of searches at another temperature, None if there is none.
         held_out: Held-out instances of the evaluations.
         eval_chat: Policy of the evaluations.
         learner: Trains the model.
@@ -51,6 +52,7 @@ class Parts(NamedTuple):
     policy: LanguageModel
     host: Host | None
     chat: ChatPolicy
+    searcher: ChatPolicy | None
     held_out: HeldOut
     eval_chat: ChatPolicy
     learner: Learner
@@ -77,8 +79,8 @@ def build_parts(
     Raises:
         ConfigError: The settings exclude each other with this number of processes or with workers.
     """
-    if config.store.solutions and processes.size > 1:
-        raise ConfigError(f"a single process fits to solutions: wanted solutions=0, got {processes.size} processes")
+    if config.store.fit_passes and processes.size > 1:
+        raise ConfigError(f"a single process fits to solutions: wanted fit_passes=0, got {processes.size} processes")
     if processes.size > 1 or config.learn.offload:
         config = _without_trie(config)
     device = pick_device(config.model.device)
@@ -92,6 +94,7 @@ def build_parts(
     player = ModelPlayer(config.env, config.task, config.model, policy, host)
     pool = player.pool(config.task.train_split, config.search)
     chat = player.chat_about(pool.base, temperature=config.model.temperature)
+    searcher = player.searcher(pool.base, config.search)
     eval_player = ModelPlayer(config.env, config.task.examined, config.model, policy, host)
     held_out = HeldOut(eval_player.pool(config.task.eval_split), config.run.eval_instances)
     eval_chat = eval_player.chat_about(held_out.pool.base, temperature=config.run.eval_temperature)
@@ -112,8 +115,8 @@ def build_parts(
         files = files_of(model_dir, adapter=is_resumed)
         collector = RemoteCollector(config, files, workers, chat.engine, learner)
     else:
-        collector = Collector(config.search, pool, chat, seed=config.run.seed, rater=rater)
-    return Parts(policy, host, chat, held_out, eval_chat, learner, collector)
+        collector = Collector(config.search, pool, chat, seed=config.run.seed, rater=rater, searcher=searcher)
+    return Parts(policy, host, chat, searcher, held_out, eval_chat, learner, collector)
 
 
 def _without_trie(config: TrainConfig) -> TrainConfig:

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tsr_gym.agents.config import TrainConfig
-from tsr_gym.agents.episodes.collect import Collected, Collector, side_by_side
+from tsr_gym.agents.episodes.collect import Collected, Collector, Odds, side_by_side
 from tsr_gym.agents.episodes.start_states import Begun, Starts, StartState, StartStateBank, choose_starts
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.lessons.filters import Filtered
 from tsr_gym.agents.processes import ALONE, Processes
-from tsr_gym.agents.runs.progress import Progress, Tokens, counted, share_done, total_of, update_end
+from tsr_gym.agents.runs.prices import Prices
+from tsr_gym.agents.runs.progress import Progress, Tokens, counted, total_of, update_end
 from tsr_gym.agents.runs.workers.remote_collector import RemoteCollector
 from tsr_gym.errors import ConfigError, InvalidTree, shown
 from tsr_gym.files import write_atomically
@@ -140,25 +141,26 @@ class Limit(NamedTuple):
     margin: int = _HARD
 
 
-def groups_at_once(limits: Sequence[Limit], *, spent: float, groups: int, least: int = 1) -> int:
+def groups_at_once(limits: Sequence[Limit], *, spent: float, groups: int, least: int = 1, dearer: float = 1.0) -> int:
     """Return how many groups to search together before the limits, at least `least`.
 
-    The tokens of a group are expected to be the mean over all groups of the run. A group's search cannot be stopped in
-    the middle, so groups that are searched together may pass a limit together. Close to it they are therefore searched
-    one after the other, and the limit is passed by less than the tokens of `least` groups.
+    The tokens of a group are expected to be the mean over all groups of the run, times `dearer`. A group's search
+    cannot be stopped in the middle, so groups that are searched together may pass a limit together. Close to it they
+    are therefore searched one after the other, and the limit is passed by less than the tokens of `least` groups.
 
     Args:
         limits: At least one.
         spent: Tokens that the run has counted.
         groups: Groups that took these tokens; 0 if there is no mean yet.
         least: Minimum number of groups, one for every process.
+        dearer: The cost of a group as a multiple of the mean over the run so far.
 
     >>> groups_at_once([Limit(5000)], spent=1000, groups=10)
     10
     """
     if not spent:
         return least
-    return max(least, min(int((limit.tokens - spent) * groups // (limit.margin * spent)) for limit in limits))
+    return max(least, min(int((limit.tokens - spent) * groups // (limit.margin * spent * dearer)) for limit in limits))
 
 
 def search_within(
@@ -170,6 +172,7 @@ def search_within(
     count: Callable[[Tokens], float],
     spent: float,
     least: int = 1,
+    dearer: float = 1.0,
 ) -> Collected:
     """Search an instance from each start, and stop after the first limit that is reached.
 
@@ -181,10 +184,11 @@ def search_within(
         count: Returns how many tokens count.
         spent: Tokens that the run has counted.
         least: Minimum number of instances at a time, one for every process.
+        dearer: See `groups_at_once`.
     """
     parts: list[Collected] = []
     while not parts or (starts and spent < min(limit.tokens for limit in limits)):
-        together = groups_at_once(limits, spent=spent, groups=first, least=least)
+        together = groups_at_once(limits, spent=spent, groups=first, least=least, dearer=dearer)
         parts.append(search(first, starts[:together]))
         starts, first = starts[together:], first + len(parts[-1].groups)
         spent += count(parts[-1].spent)
@@ -224,6 +228,7 @@ class Sampler:
         self.starts = StartStates(
             config.search.start_states, seed=config.run.seed, source=config.search.start_states_from
         )
+        self.prices = Prices(config.search)
         # The search for the next update, if it has begun: the version of its weights, and a function that waits for it.
         self._ahead: tuple[int, Callable[[], Collected]] | None = None
 
@@ -259,10 +264,7 @@ class Sampler:
     def _begin(self, progress: Progress) -> Callable[[], Collected]:
         """Begin this process's share of the search for an update, and return a function that waits for it."""
         own = self.processes.share(self.config.search.groups)
-        return self.collector.begin(progress.tasks + own.start, len(own), plainly=self._plays_plainly(progress))
-
-    def _plays_plainly(self, progress: Progress) -> bool:
-        return share_done(progress, self.config.run) >= self.config.search.search_until
+        return self.collector.begin(progress.tasks + own.start, len(own), odds=self.prices.odds())
 
     def _collect(self, progress: Progress) -> Collected:
         """Search rounds of instances until the update has enough."""
@@ -294,7 +296,7 @@ class Sampler:
         """
         run = self.config.run
         starts = self.starts.choose(first, self.config.search.groups)
-        search = partial(self._search, plainly=self._plays_plainly(progress))
+        search = partial(self._search, odds=self.prices.odds())
         end = update_end(run, self.token_targets, progress.update)
         both = ((self.total_tokens, _HARD), (end, _SOFT))
         # The end of the run is a hard limit: other runs are compared at the same total. The end of an update is a soft
@@ -303,14 +305,14 @@ class Sampler:
         if not limits:
             return search(first, starts)
         count, least = partial(counted, run=run), self.processes.size
-        return search_within(limits, search, first, starts, count=count, spent=spent, least=least)
+        return search_within(
+            limits, search, first, starts, count=count, spent=spent, least=least, dearer=self.prices.dearer
+        )
 
-    def _search(self, first: int, starts: Sequence[StartState | None], *, plainly: bool) -> Collected:
+    def _search(self, first: int, starts: Sequence[StartState | None], *, odds: Odds) -> Collected:
         """Search an instance from each start, each process its share, and return the results of all processes."""
         own = self.processes.share(len(starts))
         own_starts = starts[own.start : own.stop]
         return side_by_side(
-            self.processes.each(
-                lambda: self.collector.collect(first + own.start, len(own), own_starts, plainly=plainly)
-            )
+            self.processes.each(lambda: self.collector.collect(first + own.start, len(own), own_starts, odds=odds))
         )

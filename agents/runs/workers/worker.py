@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from tsr_gym.agents.config import TrainConfig
-from tsr_gym.agents.episodes.collect import Collected, Collector
+from tsr_gym.agents.episodes.collect import Collected, Collector, Odds
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.play import Examined, examine
 from tsr_gym.agents.episodes.start_states import StartState
@@ -43,12 +43,12 @@ class Job(NamedTuple):
     Attributes:
         first: Number of the first one in the run's sequence.
         starts: State at which each begins, None for the instance's own start.
-        plainly: Whether to play plain episodes instead of searching.
+        odds: What follows on failed play.
     """
 
     first: int
     starts: tuple[StartState | None, ...]
-    plainly: bool
+    odds: Odds
 
 
 class Exam(NamedTuple):
@@ -111,9 +111,10 @@ class RolloutWorker:
         examined = ModelPlayer(config.env, config.task.examined, config.model, policy, self.host)
         self.held_out = examined.pool(config.task.eval_split)
         self.eval_chat = examined.chat_about(self.held_out.base, temperature=config.run.eval_temperature)
+        self.searcher = player.searcher(pool.base, config.search)
         self.config = config
         self.model = policy.model
-        self.collector = Collector(config.search, pool, chat, seed=config.run.seed, rater=rater)
+        self.collector = Collector(config.search, pool, chat, seed=config.run.seed, rater=rater, searcher=self.searcher)
         self.weight_version: int | None = None
         self.continuations: tuple[Completion, ...] = ()
 
@@ -131,8 +132,9 @@ class RolloutWorker:
             hand_over_adapter(self.host, self.model, version=version)
         else:
             self.engine.load_weights(() if self.host is None else merged_weights(self.model), version=version)
-        # This engine samples from the same model. Loading no weights drops its cached keys and values.
-        self.eval_chat.engine.load_weights((), version=version)
+        # These engines sample from the same model. Loading no weights drops their cached keys and values.
+        for chat in filter(None, (self.eval_chat, self.searcher)):
+            chat.engine.load_weights((), version=version)
         self.continuations = tuple(continue_prompts(self.engine, self.model.config))
         self.weight_version = version
 
@@ -143,7 +145,7 @@ class RolloutWorker:
     def search(self, job: Job) -> WorkerResult[Collected]:
         """Search some instances."""
         started = perf_counter()
-        collected = self.collector.collect(job.first, len(job.starts), job.starts, plainly=job.plainly)
+        collected = self.collector.collect(job.first, len(job.starts), job.starts, odds=job.odds)
         return WorkerResult(collected, self.engine.weight_version, self.continuations, perf_counter() - started)
 
     def examine(self, exam: Exam) -> WorkerResult[Examined]:

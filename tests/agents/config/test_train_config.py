@@ -26,7 +26,7 @@ NAN, INF = float("nan"), float("inf")
 OUT_OF_RANGE = [
     ("search", "groups trajectories paths_per_search repeats", (0, -1)),
     ("search", "naive", (-1,)),
-    ("search", "risk search_until", (1.5,)),
+    ("search", "risk", (1.5,)),
     ("search", "noise search_when learn_from", ("loud",)),
     ("lessons", "filter_when", ("during",)),
     ("task", "penalty", (-0.1, NAN)),
@@ -108,7 +108,8 @@ CHANGED = TrainConfig(
     ),
     search=SearchConfig(
         search="beam(width=3, branching=5)", groups=3, trajectories=6, paths_per_search=2, noise="common", repeats=3,
-        risk=0.25, dead_ends="limits", rater="SelfConsistency()", search_when="failed", search_until=0.5, naive=2,
+        risk=0.25, dead_ends="limits", rater="SelfConsistency()", search_when="cheaper", search_worth=2.0,
+        search_temperature=1.5, naive=2,
         start_states=1, start_states_from="tests.agents.episodes.test_start_states:Deepest(most=5)",
         learn_from="leaves", match_tokens=Path("runs/other")
     ),

@@ -7,7 +7,7 @@ import pytest
 
 from tests.agents.worlds import WALKER
 from tsr_gym import Budget, Candidate, ConfigError, Expand
-from tsr_gym.agents.episodes.collect import Collector, choose_search
+from tsr_gym.agents.episodes.collect import Collector, Odds, Place, choose_search
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.episodes.trajectory import harvest_all
@@ -176,7 +176,7 @@ def test_what_was_spent_is_the_sum_over_the_trees_and_calls_are_counted_once():
     assert all(seconds >= 0 for seconds in found.seconds.values())
 
 
-def test_rounds_add_up_and_plainly_all_trajectories_are_plain_play():
+def test_rounds_add_up_and_evaluation_is_plain_play():
     source = collector(SearchConfig(trajectories=2), "FrozenLake")
     one, two = source.collect(0, 2), source.collect(2, 3)
     both = one + two
@@ -186,7 +186,7 @@ def test_rounds_add_up_and_plainly_all_trajectories_are_plain_play():
     assert both.seconds["model"] == one.seconds["model"] + two.seconds["model"]
     assert len(both.trees) == 5
     config = SearchConfig(search="beam", trajectories=2, naive=3)
-    found = collector(config, "FrozenLake").collect(0, 4, plainly=True)
+    found = collector(config, "FrozenLake").play_at([Place(number) for number in range(4)])
     assert [[t.selected_by for t in group.trajectories] for group in found.groups] == [["naive"] * 5] * 4
 
 
@@ -356,3 +356,34 @@ def test_only_what_plain_play_has_not_solved_is_searched():
         assert group.trajectories == (whole.trajectories[2:] if was_solved else whole.trajectories)
     assert [len(trees) for trees in lean.trees] == [1 if was_solved else 3 for was_solved in solved]
     assert lean.spent.sampled_tokens == sum(tree.spent.sampled_tokens for trees in lean.trees for tree in trees)
+
+
+@pytest.mark.parametrize(("search", "wider"), [(0.0, 0.0), (0.0, 1.0), (0.5, 0.5)])
+def test_what_follows_on_failed_play_is_drawn_by_its_odds(search, wider):
+    config = SearchConfig(search="beam", trajectories=1, naive=2, search_when="cheaper")
+    both = collector(config, "FrozenLake").collect(3, 24, odds=Odds(search, wider))
+    again = collector(config, "FrozenLake").collect(9, 18, odds=Odds(search, wider))
+    assert again.groups == both.groups[6:]
+    names = [[trajectory.selected_by for trajectory in group.trajectories] for group in both.groups]
+    first = [any(trajectory.success for trajectory in group.trajectories[-2:]) for group in both.groups]
+    drawn = [tuple(group) for group, solved in zip(names, first, strict=True) if not solved]
+    wanted = {("naive",) * 2: 1 - search - wider, ("naive",) * 4: wider, ("beam", "naive", "naive"): search}
+    assert {*drawn} == {way for way, chance in wanted.items() if chance}
+    counts = {name: tried.groups for name, tried in both.tried.items()}
+    assert counts.pop("play") == 24
+    assert sum(counts.values()) == sum(len(way) > 2 for way in drawn)
+    # A second round is other episodes, in a tree of its own.
+    for group, trees in zip(both.groups, both.trees, strict=True):
+        if len(group.trajectories) == 4:
+            assert [trajectory.tree for trajectory in group.trajectories] == [0, 0, 1, 1]
+            assert group.trajectories[:2] != group.trajectories[2:]
+            assert len(trees) == 2
+
+
+def test_searches_can_have_another_policy_than_plain_play():
+    def refuse(requests):
+        raise AssertionError("plain play asks the policy")
+
+    config = SearchConfig(search="beam(width=1, branching=1)", trajectories=1, naive=0)
+    (env, settings), walker = WORLDS["FrozenLake"]
+    Collector(config, EnvPool(env, settings), refuse, seed=0, searcher=walker).collect(0, 2)

@@ -68,8 +68,8 @@ def test_the_metrics_count_what_was_done(undisturbed):
 
 
 def test_saved_trees_can_be_read_and_are_of_the_update_they_are_named_after(undisturbed):
-    paths = sorted((undisturbed / "trees").glob("*/*.jsonl.gz"))
-    assert [path.parent.name + "/" + path.name for path in paths] == [f"00000{n}/00-00.jsonl.gz" for n in (2, 4, 5)]
+    paths = sorted((undisturbed / "trees").glob("*/*.jsonl"))
+    assert [path.parent.name + "/" + path.name for path in paths] == [f"00000{n}/00-00.jsonl" for n in (2, 4, 5)]
     tree = Tree.load(paths[0])
     line = records(undisturbed)[1]
     assert len(tree.children(0)) == 3
@@ -356,17 +356,6 @@ def test_a_copy_or_another_runs_checkpoint_is_none_of_this_run(undisturbed, expe
         resume_run(run)
 
 
-def test_a_checkpoint_of_a_copy_that_was_trained_otherwise_is_refused(undisturbed, tmp_path):
-    run = shutil.copytree(undisturbed, tmp_path / "run")
-    log = run / "metrics.jsonl"
-    *lines, last = log.read_text().splitlines()
-    other = json.loads(last)
-    log.write_text("\n".join([*lines, json.dumps(other | {"sampled_tokens_total": 7}), ""]))
-    with pytest.raises(CheckpointError, match=r"000005 had sampled .* has 7: it belongs to a copy of this run"):
-        resume_run(run)
-    assert json.loads(log.read_text().splitlines()[-1])["sampled_tokens_total"] == 7
-
-
 def test_of_two_trainers_of_one_run_the_second_looks_again(undisturbed, expected, tmp_path):
     run = shutil.copytree(undisturbed, tmp_path / "run")
     shutil.rmtree(run / "checkpoints" / "000005")
@@ -522,13 +511,7 @@ def test_updates_end_by_tokens_or_by_trajectories_kept(base_model, tmp_path):
     assert [line["groups"] for line in records(trained(tmp_path / "kept", base_model, **few))] == [4, 4]
 
 
-def test_learning_rates_fall_over_the_second_half_of_a_run_and_searches_end_there(base_model, tmp_path):
+def test_learning_rates_fall_over_the_second_half_of_a_run(base_model, tmp_path):
     learn = {"lr_decay_from": 0.5, "lr_floor": 0.3, "lr": 0.01}
-    search = {"search": "best_of_n(n=4)", "search_until": 0.5, "trajectories": 2, "naive": 1}
-    run = trained(tmp_path / "run", base_model, run={"updates": 5}, learn=learn, search=search)
-    lines = records(run)
+    lines = records(trained(tmp_path / "run", base_model, run={"updates": 5}, learn=learn))
     assert [line["lr"] for line in lines] == pytest.approx([0.01, 0.01, 0.01, 0.008, 0.004])
-    # Four and one episodes of each of two instances, then three.
-    sampled = [line["env_steps"] for line in lines]
-    assert min(sampled[:3]) > max(sampled[3:])
-    assert [line["trajectories"] for line in lines] == [6] * 5
