@@ -4,13 +4,14 @@ import json
 import math
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 
-from benchmarks import boxoban_search
+from benchmarks import boxoban_search, recipes
 from benchmarks.does_search_pay import analysed
 from benchmarks.measure import RESULTS
 from benchmarks.pay.plan import FILTERING, TSR_PLUS, Cell, Contrast, Part, cells, contrasts, sokoban
@@ -73,6 +74,24 @@ def test_costs_are_sums_over_updates_and_a_point_knows_the_seconds_until_then(tm
     # One and two seconds came before the evaluation after the second update.
     assert [point["seconds"] for point in found["points"]] == [0.0, 3.0, 6.0]
     assert [point["sampled_tokens"] for point in found["points"]] == [0, 30, 45]
+
+
+def test_the_page_and_readme_have_the_numbers_of_the_recipes():
+    rows = recipes.analysed(json.loads((RESULTS / "recipes.json").read_text())["runs"])
+    page = recipes.PAGE.read_text()
+    assert recipes.write_between_marks(page, recipes.tables(rows)) == page
+    expert = {row["way"]: f"{row['success']:.1f} %" for row in rows if row["case"] == "expert"}
+    assert len(expert) == 3
+    assert all(success in README.read_text() for success in expert.values())
+    paired = next(row for row in rows if row["way"] == "expert, plain play alone")
+    assert (paired["seeds"], paired["low"] > 0) == (8, True)
+
+
+def test_the_runs_of_the_recipes_can_be_configured():
+    for *_, flags in list(recipes.cells(Path("out")))[::8]:
+        command, _, rest = flags.partition(" --model ")
+        config = read_config([*command.split()[1:], *rest.split()[1:]])
+        assert config.run.total_tokens in (20_000, 60_000, 400_000)
 
 
 RESULT = RESULTS / "does_search_pay.json"
