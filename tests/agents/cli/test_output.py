@@ -40,7 +40,7 @@ def test_silence_is_broken_by_the_stage_and_how_far_it_is(capsys, monkeypatch):
         (["report", "{run}", "--out", "{out}"], "agents.reports.report:draw_curves", "drawing the curves ..."),
         (["tree", "{run}"], "tree:Tree.load", "loading ..."),
         (["export", "{run}", "--out", "{out}", "--kind", "nodes"], "tree:Tree.load", "..."),
-        (["view", "{run}", "--export", "{out}"], "agents.reports.view.read_files:read_tree", "..."),
+        (["view", "{run}", "--export", "{out}"], "agents.reports.view.site:read_tree", "..."),
         (["envs"], "agents.cli.envs:list_scorers", "importing scorers"),
         (["doctor", "--no-self-test"], "agents.cli.doctor:extras", "examining packages ..."),
         (["eval", "{run}", "--instances", "2"], "agents.models.language_model:load_policy", "loading ..."),
