@@ -20,6 +20,7 @@ from benchmarks.pay.plan import BASES, DEEP, lake, sokoban
 from benchmarks.pay.report import interval
 from benchmarks.tsr_runs import Row, build_bases, command, measured, train
 from tsr_gym.agents.models.settings import SHIPPED
+from tsr_gym.agents.runs.log import JsonLines
 from tsr_gym.files import write_atomically
 
 NAME = "recipes"
@@ -109,7 +110,8 @@ def collected(out: Path) -> list[Row]:
         numbers = measured(out / "cells" / folder)
         if numbers is not None:
             points = [{name: point[name] for name in ("sampled_tokens", "success")} for point in numbers["points"]]
-            steps = numbers["optimizer_steps"]
+            # The total has the steps of fits, too.
+            steps = JsonLines(out / "cells" / folder / "metrics.jsonl").read()[-1]["optimizer_steps_total"]
             own = {"case": case, "way": way, "seed": seed, "optimizer_steps": steps, "points": points}
             rows.append(own | {"command": command(shown)})
     return rows

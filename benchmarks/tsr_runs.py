@@ -123,8 +123,7 @@ def measured(folder: Path) -> Row | None:
     kept = ("success", "total_reward", "response_length", "turns", "valid", "distinct", "random", "optimal")
     return {
         **{name: sum(line[name] for line in updates) for name in counts},
-        # The total has the steps of fits, too.
-        "optimizer_steps": updates[-1]["optimizer_steps_total"] if updates else 0,
+        "optimizer_steps": sum(line["optimizer_steps"] or 0 for line in updates),
         "seconds": round(seconds[-1], 1),
         "points": [
             {
