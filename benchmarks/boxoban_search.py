@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.measure import SHARED, write_result
+from benchmarks.measure import SHARED, run_timed, write_result
 from tsr_gym.agents.episodes.intervals import wilson
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.strategies import best_first, levin, puct
@@ -451,4 +451,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_timed(main)

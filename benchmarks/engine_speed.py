@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from transformers import DynamicCache, Qwen2Config, Qwen2ForCausalLM
 
-from benchmarks.measure import write_result
+from benchmarks.measure import run_timed, write_result
 from tsr_gym.agents.policies.engine import Completion, Engine
 from tsr_gym.agents.policies.prefix_cache import PrefixCache, Tokens, prefix_hashes
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
@@ -42,11 +42,11 @@ VLLM_SIZES = SIZES | {"hidden 256, 4 layers": (256, 4)}
 Beams = list[list[Tokens]]
 
 
-def random_model(hidden: int, layers: int) -> Any:
+def random_model(hidden: int, layers: int, vocabulary: int = VOCABULARY) -> Any:
     """Return a Qwen2 of random weights."""
     torch.manual_seed(0)
     config = Qwen2Config(
-        vocab_size=VOCABULARY,
+        vocab_size=vocabulary,
         hidden_size=hidden,
         intermediate_size=4 * hidden,
         num_hidden_layers=layers,
@@ -335,4 +335,4 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    run_timed(main)

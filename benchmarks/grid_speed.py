@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from benchmarks.measure import SHARED, MissingPeer, Work, insist, installed, require_peer, write_result
+from benchmarks.measure import SHARED, MissingPeer, Work, insist, installed, require_peer, run_timed, write_result
 from tsr_gym_envs.compiled import words_of
 from tsr_gym_envs.frozen_lake.discrete_env import tile_codes as lake_codes
 from tsr_gym_envs.frozen_lake.rules import MAPS, FrozenLakeState, transition_table
@@ -504,4 +504,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_timed(main)

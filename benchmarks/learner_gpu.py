@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import torch
 
 from benchmarks.learner_trees import Shape, batch_of, beam_tree, model_of
-from benchmarks.measure import write_result
+from benchmarks.measure import run_timed, write_result
 from tsr_gym.agents.learning.batch import Batch
 from tsr_gym.agents.learning.layouts import LayoutName, grow_forest, plan_rows
 from tsr_gym.agents.learning.learner import Learner
@@ -298,4 +298,4 @@ def main(options: Options) -> None:
 
 
 if __name__ == "__main__":
-    main(read_options(sys.argv[1:]))
+    run_timed(lambda: main(read_options(sys.argv[1:])))

@@ -27,7 +27,7 @@ import tyro
 from torch import Tensor
 
 from benchmarks.learner_trees import KINDS, Shape, batch_of, beam_tree, lone_rows, model_of
-from benchmarks.measure import write_result
+from benchmarks.measure import run_timed, write_result
 from tsr_gym.agents.learning.advantages import grpo
 from tsr_gym.agents.learning.batch import Batch, LayoutChoice
 from tsr_gym.agents.learning.layouts import attending, lay_out, plan_rows
@@ -397,7 +397,7 @@ def main(options: Options) -> None:
         "cases": rows,
         "beside TRL": beside_trl(options.quick),
     }
-    write_result("learner_speed_quick" if options.quick else "learner_speed", numbers, out=options.out)
+    write_result("learner_speed", numbers, out=options.out)
 
 
 if __name__ == "__main__":
@@ -406,4 +406,4 @@ if __name__ == "__main__":
         torch.set_num_threads(1)
         print(json.dumps(_grown(sys.argv[2], sys.argv[3], int(sys.argv[4]))))
     else:
-        main(tyro.cli(Options, description=__doc__))
+        run_timed(lambda: main(tyro.cli(Options, description=__doc__)))

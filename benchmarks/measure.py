@@ -1,7 +1,8 @@
 """The harness of all measurements: timing, alternating rounds, result files and the tables that are made from them.
 
 A result file is JSON with the machine, the versions, the commit, the arguments and the date it belongs to. Each run and
-each row of a table stands on one line of it.
+each row of a table stands on one line of it. A script that measures time runs its main function by `run_timed`: on a
+quiet machine, one thread for each library, with wall-clock and processor time. With ``--quick`` nothing is recorded.
 """
 
 import gc
@@ -11,13 +12,14 @@ import platform
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from subprocess import CalledProcessError, run
-from time import process_time
+from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
 from tsr_gym.records import to_json
@@ -27,6 +29,52 @@ RESULTS = Path(__file__).parent / "results"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 # Objects and lists that fit into so many characters stay on one line of a result file.
 WIDE = 110
+
+
+# The load of a machine, its mean over a minute, above which the times of a script mean little.
+MOST_LOAD = 1.5
+ANYWAY, TRIALS = "--anyway", frozenset({"--quick", "--smoke", "--tiny"})
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class Start(NamedTuple):
+    """The arguments of a script, and the load of the machine and both clocks at its start."""
+
+    arguments: list[str]
+    load: float
+    wall: float
+    processor: float
+
+
+_START: ContextVar[Start | None] = ContextVar("start", default=None)
+
+
+def run_timed(main: Callable[[], object]) -> None:
+    """Run the main function of a script that measures time, which then ends.
+
+    Libraries use one thread each, unless the environment sets another number.
+
+    Raises:
+        SystemExit: The machine is busy, and the script has neither the flag ``--anyway`` nor that of a trial.
+    """
+    if unset := [name for name in ONE_THREAD if name not in os.environ]:
+        # Libraries read these variables when they are imported, which has happened.
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | dict.fromkeys(unset, "1"))
+    arguments, load = sys.argv[1:], os.getloadavg()[0]
+    if load > MOST_LOAD and not {ANYWAY, *TRIALS}.intersection(arguments):
+        raise SystemExit(
+            f"wanted a machine with a load of at most {MOST_LOAD} for a result of record, got {load:.2f}: wait, "
+            f"or add {ANYWAY}, and the result shows the load"
+        )
+    sys.argv[1:] = [argument for argument in arguments if argument != ANYWAY]
+    _START.set(Start(arguments, load, perf_counter(), processor_seconds()))
+    main()
+
+
+def processor_seconds() -> float:
+    """Return the processor time of this process and of its children that have ended."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
 
 
 class MissingPeer(Exception):
@@ -90,6 +138,8 @@ def best_seconds(work: Callable[[], object], *, repeats: int = 5, before: Callab
 def alternate(works: Mapping[str, Work], rounds: int) -> dict[str, dict[str, Any]]:
     """Return units per second of processor time by side: the median, least and largest of some rounds.
 
+    ``wall`` is the median per second of wall-clock time, which is less where other processes took the processor.
+
     The sides run in turns, so that other load on the machine falls on all of them. Each side runs once before the first
     timed round. The garbage collector then ignores the objects that exist, so that no side pays for another's.
     """
@@ -98,15 +148,18 @@ def alternate(works: Mapping[str, Work], rounds: int) -> dict[str, dict[str, Any
     gc.collect()
     gc.freeze()
     rates: dict[str, list[float]] = {name: [] for name in works}
+    walls: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(rounds):
         for name, work in works.items():
-            started = process_time()
+            wall, started = perf_counter(), process_time()
             work.run()
             rates[name].append(work.units / (process_time() - started))
+            walls[name].append(work.units / (perf_counter() - wall))
     gc.unfreeze()
     return {
-        name: {"median": median(rate), "min": min(rate), "max": max(rate), "units": work.units, "how": work.how}
-        for (name, rate), work in zip(rates.items(), works.values(), strict=True)
+        name: {"median": median(rate), "min": min(rate), "max": max(rate), "wall": median(walls[name])}
+        | {"units": works[name].units, "how": works[name].how}
+        for name, rate in rates.items()
     }
 
 
@@ -127,27 +180,38 @@ def machine() -> dict[str, Any]:
 
 def stamped(numbers: dict[str, Any]) -> dict[str, Any]:
     """Return numbers with the date, machine, commit, versions and arguments they belong to."""
+    start = _START.get()
+    clocks = (
+        {}
+        if start is None
+        else {
+            "load_before": round(start.load, 2),
+            "wall_seconds": round(perf_counter() - start.wall, 1),
+            "processor_seconds": round(processor_seconds() - start.processor, 1),
+        }
+    )
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "commit": _commit(),
         "versions": {"python": platform.python_version()}
         | {name: version(name) for name in PACKAGES if find_spec(name)},
-        "arguments": sys.argv[1:],
+        "arguments": sys.argv[1:] if start is None else start.arguments,
+        **clocks,
     } | numbers
 
 
 def write_result(name: str, numbers: dict[str, Any], *, out: Path | None = None) -> None:
-    """Write and print numbers with their stamp.
+    """Print numbers with their stamp, and write them: to the record, but not from a trial such as ``--quick``.
 
     Args:
         name: File name in `RESULTS`, without ``.json``.
         numbers: The measurement.
         out: File to write in its place, for a trial.
     """
-    RESULTS.mkdir(exist_ok=True)
     text = laid_out(stamped(numbers))
-    (out or RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
+    if out is not None or not TRIALS.intersection(sys.argv[1:]):
+        (out or RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
     print(text)
 
 
@@ -179,7 +243,7 @@ def write_between_marks(page: str, tables: Mapping[str, str]) -> str:
     """Return a page with its tables replaced, each between ``<!-- table: NAME -->`` and ``<!-- end -->``."""
 
     def table(match: "re.Match[str]") -> str:
-        return f"<!-- table: {match[1]} -->\n{tables[match[1]]}\n<!-- end -->"
+        return match[0] if match[1] not in tables else f"<!-- table: {match[1]} -->\n{tables[match[1]]}\n<!-- end -->"
 
     return re.sub(r"<!-- table: (\w+) -->\n.*?<!-- end -->", table, page, flags=re.DOTALL)
 

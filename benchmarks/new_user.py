@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
-from benchmarks.measure import write_result
+from benchmarks.measure import run_timed, write_result
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -140,4 +140,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_timed(main)

@@ -29,7 +29,7 @@ import gymnasium as gym
 import numpy as np
 
 import tsr_gym
-from benchmarks.measure import SHARED, best_seconds, run_parts, shared_rows, write_result
+from benchmarks.measure import SHARED, best_seconds, run_parts, run_timed, shared_rows, write_result
 from tsr_gym.orphans import end_with_parent
 from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever
 from tsr_gym_envs.retrieval_qa.corpus import build_index
@@ -246,7 +246,12 @@ def processor_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Measure the named parts, or both, and write their results."""
     quick = "--quick" in sys.argv
     parts = {"server": partial(measure_server, 2.0 if quick else 15.0), "env": measure_env}
     run_parts(parts, [name for name in sys.argv[1:] if name != "--quick"])
+
+
+if __name__ == "__main__":
+    run_timed(main)

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.measure import SHARED, installed, shared_rows, write_result
+from benchmarks.measure import SHARED, installed, run_timed, shared_rows, write_result
 
 STOP_WORDS = [
     "the",
@@ -477,4 +477,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    # A step is a separate process of a measurement.
+    main() if "--step" in sys.argv else run_timed(main)

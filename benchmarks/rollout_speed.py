@@ -21,14 +21,14 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import perf_counter, process_time
+from time import process_time
 from typing import Any
 
 import gymnasium as gym
 import torch
 
 import tsr_gym
-from benchmarks.measure import run_parts, write_result
+from benchmarks.measure import run_parts, run_timed, write_result
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.settings import TaskConfig
@@ -63,7 +63,7 @@ class TimedPolicy:
 
     def __call__(self, requests: Sequence[tuple[Tree, Expand]]) -> list[list[Candidate]]:
         """Return random turns, with the tokens that the model sampled."""
-        started = perf_counter()
+        started = process_time()
         played = self.player(requests)
         sampled = self.asked(requests) if self.asked is not None else played
         self.prompt_tokens += [len(row[0].prompt_ids) for row in sampled]
@@ -71,7 +71,7 @@ class TimedPolicy:
             [model._replace(text=turn.text) for model, turn in zip(*rows, strict=True)]
             for rows in zip(sampled, played, strict=True)
         ]
-        self.seconds += perf_counter() - started
+        self.seconds += process_time() - started
         return answers
 
 
@@ -83,9 +83,9 @@ def make_stack(think: bool = True, obs_type: str = "grid") -> gym.Env[Any, Any]:
 def grow_trees(envs: Sequence[TreeSearchWrapper], policy: TimedPolicy) -> tuple[float, list[Tree]]:
     """Return the seconds that were not the policy's, and the trees."""
     policy.seconds = 0.0
-    started = perf_counter()
+    started = process_time()
     trees = search(envs, policy, STRATEGY, seeds=range(len(envs)))
-    return perf_counter() - started - policy.seconds, trees
+    return process_time() - started - policy.seconds, trees
 
 
 def replay(tree: Tree, node: int, seed: int) -> tuple[Any, ...]:
@@ -122,19 +122,19 @@ def compare_drivers() -> dict[str, Any]:
     restored = [grow_trees(envs, policy)[0] / len(nodes) for _ in range(ROUNDS)]
     replayed: dict[int, list[float]] = {}
     for seed, tree, node in nodes[::10]:
-        started = perf_counter()
+        started = process_time()
         replay(tree, node, seed)
         past = sum(len(tree.nodes[index].info["executed"]) for index in tree.path(node)[1:-1])
-        replayed.setdefault(min(past // 4 * 4, 8), []).append(perf_counter() - started)
+        replayed.setdefault(min(past // 4 * 4, 8), []).append(process_time() - started)
     copied = []
     for seed, tree in enumerate(trees[:8]):
         root = make_stack()
         root.reset(seed=seed)
         parents = {0: root}
         for node in range(1, len(tree.nodes)):
-            started = perf_counter()
+            started = process_time()
             result = by_deepcopy(parents, tree, node)
-            copied.append(perf_counter() - started)
+            copied.append(process_time() - started)
             check(tree, node, result)
     everything = [second for seconds in replayed.values() for second in seconds]
     return {
@@ -178,10 +178,10 @@ def per_call(work: Any, number: int) -> float:
     """Return the median over rounds of the mean seconds of a call."""
     rounds = []
     for _ in range(ROUNDS):
-        started = perf_counter()
+        started = process_time()
         for _ in range(number):
             work()
-        rounds.append((perf_counter() - started) / number)
+        rounds.append((process_time() - started) / number)
     return median(rounds)
 
 
@@ -321,4 +321,4 @@ def measure_ways() -> None:
 PARTS = {"overhead": measure_overhead, "ways": measure_ways}
 
 if __name__ == "__main__":
-    run_parts(PARTS, sys.argv[1:])
+    run_timed(lambda: run_parts(PARTS, sys.argv[1:]))

@@ -33,7 +33,7 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from benchmarks.measure import RESULTS, write_result
+from benchmarks.measure import RESULTS, run_timed, write_result
 from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.collect import Collected, Collector
 from tsr_gym.agents.episodes.model_player import ModelPlayer
@@ -291,4 +291,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_timed(main)

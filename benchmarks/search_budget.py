@@ -190,9 +190,9 @@ def main() -> None:
     args = parser.parse_args()
     instances, budgets = (16, (1, 4)) if args.quick else (256, BUDGETS)
     results = {world.env: measure(world, instances, budgets) for world in WORLDS}
-    name = "search_budget_quick" if args.quick else "search_budget"
-    write_result(name, {"noise": "fresh", "budgets": budgets, "worlds": results})
-    plot(results, IMAGES / f"{name}.png")
+    write_result("search_budget", {"noise": "fresh", "budgets": budgets, "worlds": results})
+    if not args.quick:
+        plot(results, IMAGES / "search_budget.png")
 
 
 if __name__ == "__main__":

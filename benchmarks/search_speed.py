@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from benchmarks.measure import RESULTS, Work, alternate, insist, laid_out, stamped, write_result
+from benchmarks.measure import RESULTS, Work, alternate, insist, laid_out, run_timed, stamped, write_result
 from benchmarks.search_puct import puct_rows
 from tsr_gym import Limits, StateEnv, Step
 from tsr_gym.agents.arrays import ArrayRequest, ArrayTree, array_beam
@@ -373,4 +373,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_timed(main)

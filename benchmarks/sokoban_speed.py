@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import best_seconds, run_parts, shared_rows, write_result
+from benchmarks.measure import best_seconds, run_parts, run_timed, shared_rows, write_result
 from tsr_gym_envs.sokoban.levels import parse_level, play_lurd
 from tsr_gym_envs.sokoban.rooms import generate_room
 from tsr_gym_envs.sokoban.rules import SokobanState, push
@@ -172,4 +172,4 @@ def measure_deadlocks() -> None:
 PARTS = {"generate": measure_generators, "solver": measure_solver, "deadlock": measure_deadlocks}
 
 if __name__ == "__main__":
-    run_parts(PARTS, sys.argv[1:])
+    run_timed(lambda: run_parts(PARTS, sys.argv[1:]))

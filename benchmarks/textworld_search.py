@@ -25,7 +25,7 @@ import gymnasium as gym
 import numpy as np
 
 import tsr_gym
-from benchmarks.measure import RESULTS, best_seconds, write_result
+from benchmarks.measure import RESULTS, best_seconds, run_timed, write_result
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.episodes.play import PlayedEpisodes, held_out, play
 from tsr_gym.agents.policies.chat_policy import sample_seeds
@@ -102,9 +102,7 @@ def measure_speed(quick: bool) -> None:
 
     rounds = 2 if quick else 7
     games = {game: measure_game(game, level, rounds) for game, level in GAMES}
-    write_result(
-        f"textworld_speed{'_quick' if rounds == 2 else ''}", {"textworld": textworld.__version__, "games": games}
-    )
+    write_result("textworld_speed", {"textworld": textworld.__version__, "games": games})
 
 
 STRATEGIES: dict[str, Callable[[int], str]] = {
@@ -216,8 +214,8 @@ def main() -> None:
         results[name] = {"instances": instances, **measure(WORLDS[name], instances, budgets)}
         about = {"score": GUIDE, "budgets": budgets, "settings": {world: WORLDS[world] for world in results}}
         about |= {"note": recorded["note"]} if "note" in recorded else {}
-        write_result(f"{NAME}_quick" if args.quick else NAME, {**about, "worlds": results})
+        write_result(NAME, {**about, "worlds": results})
 
 
 if __name__ == "__main__":
-    main()
+    run_timed(main)

@@ -20,7 +20,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.measure import write_result
+from benchmarks.measure import run_timed, write_result
 
 BEFORE = "8d5a8cb"
 HERE = Path(__file__).resolve().parents[1]
@@ -140,4 +140,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_timed(main)

@@ -23,7 +23,7 @@ import gymnasium as gym
 from selenium import webdriver
 from selenium.webdriver.support.wait import WebDriverWait
 
-from benchmarks.measure import write_result
+from benchmarks.measure import run_timed, write_result
 from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.policies.random_policy import RandomPolicy
 from tsr_gym.agents.reports.view.server import viewing
@@ -194,4 +194,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    take_pictures() if "--page" in sys.argv else main()
+    take_pictures() if "--page" in sys.argv else run_timed(main)

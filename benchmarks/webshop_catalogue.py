@@ -18,7 +18,7 @@ import gymnasium as gym
 import numpy as np
 
 import tsr_gym  # noqa: F401 (registers the environments)
-from benchmarks.measure import SHARED, write_result
+from benchmarks.measure import SHARED, run_timed, write_result
 from tsr_gym_envs.webshop.catalogue.opening import import_catalogue
 from tsr_gym_envs.webshop.catalogue.product import Product
 from tsr_gym_envs.webshop.catalogue.store import Catalogue
@@ -200,4 +200,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_timed(main)

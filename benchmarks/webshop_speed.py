@@ -25,7 +25,7 @@ import gymnasium as gym
 import numpy as np
 
 import tsr_gym
-from benchmarks.measure import SHARED, best_seconds, write_result
+from benchmarks.measure import SHARED, best_seconds, run_timed, write_result
 from tsr_gym_envs.webshop.catalogue.opening import open_catalogue
 from tsr_gym_envs.webshop.shop import open_index
 
@@ -253,4 +253,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_timed(main)

@@ -24,7 +24,7 @@ import lmdb
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.measure import write_result
+from benchmarks.measure import run_timed, write_result
 from tsr_gym_envs.webshop.catalogue.original_files import read_products
 from tsr_gym_envs.webshop.catalogue.product import Product
 from tsr_gym_envs.webshop.catalogue.store import decode_product, encode_product
@@ -236,4 +236,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    # Reading is a separate process of a measurement.
+    main() if "--read" in sys.argv else run_timed(main)

@@ -57,14 +57,9 @@ def spread(items, most):
 def run_python(code, *, hash_seed="0", cwd=ROOT, check=True):
     """Return the output of a program; with `check=False`, the finished process."""
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": ""},
-        timeout=120,
-    )
+        [sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": ""}, timeout=120,
+    )  # fmt: skip
     if not check:
         return done
     assert done.returncode == 0, done.stderr

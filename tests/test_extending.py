@@ -13,13 +13,9 @@ from tsr_gym.tree import Tree
 
 PAGE = ROOT / "docs" / "extending.md"
 MINE = {
-    "--search": "mine:sideways(tries=2)",
-    "--score": "mine:Brief",
-    "--filter": "mine:solved_once(most=15)",
-    "--credit": "mine:last_turn_only",
-    "--algorithm": "grpo",
-    "--estimator": "mine:centred",
-}
+    "--search": "mine:sideways(tries=2)", "--score": "mine:Brief", "--filter": "mine:solved_once(most=15)",
+    "--credit": "mine:last_turn_only", "--algorithm": "grpo", "--estimator": "mine:centred",
+}  # fmt: skip
 
 
 def test_parts_of_ones_own_train_together(tmp_path, monkeypatch, chat_model):  # noqa: F811
@@ -35,7 +31,7 @@ def test_parts_of_ones_own_train_together(tmp_path, monkeypatch, chat_model):  #
             assert cli.main(["train", "sokoban", *[str(part) for flag in flags.items() for part in flag]]) == 0
     finally:
         sys.modules.pop("mine", None)
-    (tree, *_) = (Tree.load(file) for file in sorted((tmp_path / "none" / "trees").rglob("*.jsonl")))
+    (tree, *_) = (Tree.load(file) for file in sorted((tmp_path / "none" / "trees").rglob("*.jsonl.gz")))
     assert learned_from(tree).estimator == "mine:centred"
     assert learned_from(tree).of
 

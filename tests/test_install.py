@@ -34,12 +34,9 @@ print(run.finished, len(run.updates))
 def archive(tmp_path_factory):
     """A zip of all files of the project, each as a plain file."""
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True,
         check=False,
-    )
+    )  # fmt: skip
     if listed.returncode:
         pytest.skip("the files of an archive are those that git lists, and this is no checkout")
     path = tmp_path_factory.mktemp("archive") / "tsr-gym.zip"
@@ -62,12 +59,8 @@ def test_a_package_from_an_archive_trains_an_update(archive, tmp_path):
     assert installed.returncode == 0, installed.stderr[-2000:]
     assert {path.name for path in site.iterdir() if path.is_dir()} >= {"tsr_gym", "tsr_gym_envs"}
     done = subprocess.run(
-        [sys.executable, "-c", TRAIN.format(site=str(site))],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", TRAIN.format(site=str(site))], cwd=tmp_path, capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": ""},
-    )
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.splitlines()[-1] == "True 1"

@@ -23,7 +23,7 @@ PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "PYP
 EMPTY_NAMES = {"found", "one", "kind", "chosen", "known", "said", "told"}
 # Functions that still use one of them. The limits below are ratchets: they only go down.
 MOST_EMPTY_NAMES = 28
-MOST_FILES, MOST_LINES = 650, 136_200
+MOST_FILES, MOST_LINES = 650, 135_100
 
 
 def prose_of(path):

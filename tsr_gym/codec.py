@@ -209,12 +209,16 @@ def digest(value: object) -> str:
 
 def _length(out: bytearray, tag: bytes, size: int) -> None:
     out += tag
-    out += struct.pack("<I", size)
+    out += _SIZE(size)
 
 
 def _blob(out: bytearray, tag: bytes, data: bytes) -> None:
-    _length(out, tag, len(data))
+    out += tag
+    out += _SIZE(len(data))
     out += data
+
+
+_SIZE = struct.Struct("<I").pack
 
 
 def _write(out: bytearray, value: Any, depth: int) -> None:
@@ -228,16 +232,23 @@ def _write(out: bytearray, value: Any, depth: int) -> None:
     elif isinstance(value, np.generic) and value.dtype.kind not in "OV":
         _blob(out, b"g", value.dtype.str.encode() + b"\0" + value.tobytes())
     elif record := record_of(cls):
-        parts = record.read(value)
-        header = "\0".join((record.module, record.name, *record.names))
-        _blob(out, b"r", header.encode())
+        out += _header(cls)
         # The depth counts as in the reader, so that a value that can be written can be read.
-        _items(out, b"t", parts, depth + 2)
+        _items(out, b"t", record.read(value), depth + 2)
     else:
         raise SnapshotError(
             f"a {cls.__module__}.{cls.__qualname__} has no pickle-free form; wanted numbers, text, bytes, tuples, "
             "frozensets, arrays, enum members, frozen dataclasses or NamedTuples: keep other objects out of the state"
         )
+
+
+@lru_cache(maxsize=512)
+def _header(cls: type) -> bytes:
+    """Return the bytes before the parts of a record."""
+    record, out = record_of(cls), bytearray()
+    assert record is not None
+    _blob(out, b"r", "\0".join((record.module, record.name, *record.names)).encode())
+    return bytes(out)
 
 
 def _items(out: bytearray, tag: bytes, items: Any, depth: int) -> None:
@@ -246,8 +257,48 @@ def _items(out: bytearray, tag: bytes, items: Any, depth: int) -> None:
         _write(out, item, depth)
 
 
+# Counters and sizes come again in every snapshot. Their bytes are kept.
+@lru_cache(maxsize=1024)
+def _int_bytes(value: int) -> bytes:
+    data = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+    return b"i" + _SIZE(len(data)) + data
+
+
 def _write_int(out: bytearray, value: int, depth: int) -> None:
-    _blob(out, b"i", value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
+    out += _int_bytes(value)
+
+
+class Constant:
+    """A value that is written again and again: its bytes are kept, unless it can be changed in place."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    # By identity: equal values of different types, such as 1 and True, have different bytes.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constant) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def _write_constant(out: bytearray, constant: Constant, depth: int) -> None:
+    data = _constant_bytes(constant, depth - 1)
+    if data is None:
+        _write(out, constant.value, depth - 1)
+    else:
+        out += data
+
+
+@lru_cache(maxsize=32)
+def _constant_bytes(constant: Constant, depth: int) -> bytes | None:
+    if mutable_part(constant.value):
+        return None
+    out = bytearray()
+    _write(out, constant.value, depth)
+    return bytes(out)
 
 
 def _write_dict(out: bytearray, value: dict[Any, Any], depth: int) -> None:
@@ -296,6 +347,7 @@ _WRITERS: dict[type, Callable[[bytearray, Any, int], None]] = {
     frozenset: _write_frozenset,
     np.ndarray: _write_array,
     deque: _write_deque,
+    Constant: _write_constant,
 }
 
 

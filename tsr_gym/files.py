@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import sqlite3
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from hashlib import blake2b
@@ -49,6 +50,39 @@ def read_regular(path: Path, *, within: Path | None = None) -> bytes:
     if within is not None and not path.resolve().is_relative_to(within.resolve()):
         raise PermissionError(f"{path}: a link that leaves {within} is not followed")
     return path.read_bytes()
+
+
+# The first bytes of every gzip file, and the end of its name.
+GZIP, ZIPPED = b"\x1f\x8b", ".gz"
+
+
+def read_unzipped(path: Path, *, within: Path | None = None) -> tuple[bytes, str]:
+    """Return the content of a file, decompressed if it is gzip, and its damage; "" for none.
+
+    The content of a damaged gzip file is what stands before the damage. The bytes decide, not the name.
+
+    Args:
+        path: The file, or a link to one.
+        within: See `read_regular`.
+
+    Raises:
+        OSError: See `read_regular`.
+    """
+    data = read_regular(path, within=within)
+    if not data.startswith(GZIP):
+        return data, ""
+    reader, parts = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16), []
+    try:
+        # In small blocks, because the library returns nothing of a block with damage in it.
+        for start in range(0, len(data), _BLOCK):
+            parts.append(reader.decompress(data[start : start + _BLOCK]))  # noqa: PERF401 (kept up to an error)
+    except zlib.error as error:
+        return b"".join(parts), f"the gzip file is damaged ({error})"
+    whole = reader.eof and not reader.unused_data
+    return b"".join(parts), "" if whole else "the gzip file is cut short or has more after its end"
+
+
+_BLOCK = 128
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from math import inf, isfinite
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -128,14 +129,14 @@ def node_from_json(data: dict[str, Any]) -> Node:
     """
     text, prompt_ids, token_ids, logprobs, *rest = data.pop("candidate")
     (version,) = rest or [None]
-    data["info"] = {name: _tupled(value) for name, value in data["info"].items()}
+    data["info"] = {name: _tupled(value) if type(value) is list else value for name, value in data["info"].items()}
     for name, types in _TYPES.items():
         if type(data[name]) not in types:
             raise ValueError(f"{name} is {shown(data[name])}")
     data["reward"], data["score"] = finite(data["reward"], "the reward"), finite(data["score"], "the score")
-    if not all(type(ids) is list and all(type(number) is int for number in ids) for ids in (prompt_ids, token_ids)):
+    if not all(type(ids) is list and {int}.issuperset(map(type, ids)) for ids in (prompt_ids, token_ids)):
         raise ValueError("token ids are not all integers")
-    if type(logprobs) is not list or not all(type(number) in (int, float, type(None)) for number in logprobs):
+    if type(logprobs) is not list or not {int, float, type(None)}.issuperset(map(type, logprobs)):
         raise ValueError("log-probabilities are not all numbers")
     if not all(isfinite(number) for number in logprobs if number is not None):
         raise ValueError("log-probabilities are not all finite")
@@ -147,7 +148,13 @@ def node_from_json(data: dict[str, Any]) -> Node:
     return Node(
         candidate=Candidate(text, tuple(prompt_ids), tuple(token_ids), tuple(logprobs), version),
         observation=_tupled(data.pop("observation")),
-        snapshot=None if snap is None else Snapshot.from_bytes(base64.b64decode(snap, validate=True)),
+        snapshot=None if snap is None else _snapshot(snap),
         state_key=None if key is None else bytes.fromhex(key),
         **data,
     )
+
+
+# Siblings with equal actions have equal snapshots. They share an object, as in the tree that was saved.
+@lru_cache(maxsize=32)
+def _snapshot(text: str) -> Snapshot:
+    return Snapshot.from_bytes(base64.b64decode(text, validate=True))

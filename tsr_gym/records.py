@@ -5,7 +5,7 @@ import json
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache
 from math import isfinite
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -50,11 +50,16 @@ def to_json(value: Any, *, indent: int | None = None, unknown: Callable[[Any], A
     >>> to_json({"gap": float("nan"), "scores": (1.5, float("inf"))})
     '{"gap": null, "scores": [1.5, null]}'
     """
-    write = partial(json.dumps, indent=indent, default=unknown, allow_nan=False)
+    write = _encoder(indent, unknown).encode
     try:
         return write(value)
     except ValueError:
         return write(_without_nan(value))
+
+
+@lru_cache(maxsize=16)
+def _encoder(indent: int | None, unknown: Callable[[Any], Any]) -> json.JSONEncoder:
+    return json.JSONEncoder(indent=indent, default=unknown, allow_nan=False)
 
 
 def _without_nan(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 from gymnasium.vector import VectorEnv
 
-from tsr_gym.codec import decode, encode, find, outline, packages_of
+from tsr_gym.codec import Constant, decode, encode, find, outline, packages_of
 from tsr_gym.errors import SnapshotError
 from tsr_gym.random_stream import Position, canonical
 
@@ -255,4 +255,5 @@ def _canonical_layer(layer: Layer) -> Layer:
     if not isinstance(layer.state, EnvState):
         return layer
     # A stream that was only seeded and one that was built from the seed are equal, so both are written in one form.
-    return layer._replace(state=layer.state._replace(position=canonical(layer.state.position)))
+    rules, episode, position = layer.state
+    return Layer(layer.kind, EnvState(Constant(rules), episode, canonical(position)))

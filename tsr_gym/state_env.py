@@ -128,6 +128,9 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         # Looking at a whole state takes longer than a snapshot. So it is done for the first snapshot of an episode, and
         # for the first one after a turn that is later than all inspected ones.
         self._is_new, self._inspected = True, 0
+        # The last state that `env_state` returned, and the last one that was checked.
+        self._taken: EnvState | None = None
+        self._checked: EnvState | None = None
 
     # What the author writes.
 
@@ -288,7 +291,8 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         """
         if self._is_new:
             self._inspect()
-        return new_tuple(EnvState, (self._rules, self._episode, self._stream.position))
+        self._taken = new_tuple(EnvState, (self._rules, self._episode, self._stream.position))
+        return self._taken
 
     def _inspect(self) -> None:
         """Raise SnapshotError unless there is a state that no later turn can change in place."""
@@ -338,11 +342,14 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
         class_name = snap.kinds[-1]
         if class_name != self._kind:
             raise SnapshotError(f"wanted a snapshot of {self._kind}, got one of {class_name}")
-        state: EnvState = snap.layers[-1].state
+        state: EnvState = snap.layers[-1][1]
         return state
 
     def _check(self, state: EnvState) -> None:
         """Raise SnapshotError unless an episode can continue from a state."""
+        # A search restores the same snapshot for each child of a node.
+        if state is self._taken or state is self._checked:
+            return
         if not isinstance(state, EnvState):
             raise SnapshotError(f"wanted the state of a {self._kind}, got {shown(state)}: damaged")
         if state.rules is not self._rules and not _equal(state.rules, self._rules):
@@ -352,6 +359,7 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
             )
         if not (_can_be_played(state.episode, self.limits) and is_position(state.position)):
             raise SnapshotError(f"wanted the state of an episode of {self._kind}, got {shown(state)}: damaged")
+        self._checked = state
 
     def _current(self) -> Episode:
         if self._episode is None:

@@ -4,6 +4,7 @@ Nodes are only added. They never change, except for the score that a rater gives
 (`at`) shares its nodes.
 """
 
+import gzip
 import json
 import os
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tsr_gym.errors import InvalidTree, NotFinite, SnapshotError, shown
-from tsr_gym.files import read_regular, write_atomically
+from tsr_gym.files import ZIPPED, read_unzipped, write_atomically
 from tsr_gym.node import Candidate, Node, node_from_json, node_to_json
 from tsr_gym.ranges import check_counts, check_range
 from tsr_gym.records import to_json
@@ -442,12 +443,14 @@ class Tree:
         Numbers of observations and infos that JSON lacks, NaN and infinite ones, become null.
 
         Args:
-            path: The file.
+            path: The file. If its name ends in ``.gz``, it is compressed, which makes it about 20 times smaller.
             snapshots: Whether to write the snapshots, which a tree needs to be grown further.
         """
-        lines = [to_json(self._header())]
+        path, lines = Path(path), [to_json(self._header())]
         lines += [to_json(node_to_json(node, snapshots)) for node in self.nodes]
-        write_atomically(Path(path), ("\n".join(lines) + "\n").encode())
+        data = ("\n".join(lines) + "\n").encode()
+        # Without a time, so that equal trees have equal files. Higher levels take longer and save little.
+        write_atomically(path, gzip.compress(data, 1, mtime=0) if path.suffix == ZIPPED else data)
 
     def _header(self) -> dict[str, Any]:
         store = self._store
@@ -465,13 +468,15 @@ class Tree:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Tree":
-        """Return the tree that `save` wrote.
+        """Return the tree that `save` wrote; the bytes decide whether the file is compressed, not its name.
 
         Raises:
             InvalidTree: The file is damaged, cut short or of another format; the message names the line.
             OSError: The file cannot be read.
         """
-        data, number = read_regular(Path(path)), 1
+        (data, damage), number = read_unzipped(Path(path)), 1
+        if damage:
+            raise InvalidTree(f"{path}: wanted a tree, got {len(data)} bytes of one: {damage}")
         try:
             first, *lines = data.decode().splitlines() or ["{}"]
             header = json.loads(first)
@@ -501,6 +506,15 @@ class Tree:
             what = "a node" if number > 1 else "the header"
             raise InvalidTree(f"{path}, line {number}: not {what} of a tree ({error}): damaged") from error
         return tree
+
+
+# Ends of the names of files of trees.
+ENDINGS = (".jsonl", f".jsonl{ZIPPED}")
+
+
+def files_in(folder: Path) -> list[Path]:
+    """Return the files of trees in a folder and the folders in it, in the order of their names."""
+    return sorted(file for ending in ENDINGS for file in folder.rglob(f"*{ending}"))
 
 
 def _check_logprobs(logprobs: Sequence[float], tokens: int, index: int) -> None:

@@ -99,8 +99,8 @@ class WebShopScore(ScoreWrapper[ShopState]):
     Progress is the share of three milestones: a product's page is reached, all of its options are chosen, it is bought.
     Similarity is, as in the paper, the share of the instruction's words that stand on the page; or an estimate of the
     reward from what the instruction asks for. Neither knows the goal behind the instruction, nor texts that no page of
-    the observation mode shows. The more progress weighs,
-    the sooner anything is bought: with turns to spare, a large `alpha` prefers a hasty purchase to a better one later.
+    the observation mode shows. The more progress weighs, the sooner anything is bought: with turns to spare, a large
+    `alpha` prefers a hasty purchase to a better one later.
 
     Args:
         env: A WebShop environment, under any wrappers.
@@ -108,6 +108,9 @@ class WebShopScore(ScoreWrapper[ShopState]):
             (``"attributes"``), which guided well in benchmarks/webshop_players.py.
         beta: Weight of similarity.
         variant: ``"paper"`` (`tsr_gym_envs.webshop.score.overlap`) or ``"attributes"`` (`fit`).
+
+    Raises:
+        ConfigError: There is no such variant, or the observation mode shows no words of pages.
     """
 
     score_of = "state"
@@ -126,12 +129,18 @@ class WebShopScore(ScoreWrapper[ShopState]):
         self.beta = beta
         self.variant = variant
         # The formulas need the extra `envs`, which every importer of the wrappers would need with them.
-        from tsr_gym_envs.webshop import score
+        from tsr_gym_envs.webshop import compact, score
 
+        mode = env.get_wrapper_attr("settings").observation_mode
+        if mode == "url":
+            raise ConfigError(
+                "WebShopScore rates the words of pages, and observation_mode='url' shows only their addresses: choose "
+                "another mode, or the score reward"
+            )
         self._progress = score.progress
-        # Compact pages never show the texts of sub pages, which a guide must not know either.
-        opens = env.get_wrapper_attr("settings").observation_mode != "compact"
-        self._similarity = score.overlap if variant == "paper" else partial(score.fit, opens=opens)
+        # Compact pages show few words of a product and no sub pages; a guide must not know more.
+        overlap = compact.shown_overlap if mode == "compact" else score.overlap
+        self._similarity = overlap if variant == "paper" else partial(score.fit, opens=mode != "compact")
 
     def score(self, before: ShopState, action: str, after: ShopState, reward: float) -> float:
         """Return Eq. 15 of the state after the turn."""

@@ -25,7 +25,7 @@ from tsr_gym.optional import importing_only, require
 from tsr_gym.records import write_records
 from tsr_gym.registration import find_env
 from tsr_gym.text_env import TextEnv
-from tsr_gym.tree import Tree
+from tsr_gym.tree import Tree, files_in
 
 Worth = Callable[[Tree], Sequence[float]]
 Pairing = Literal["extremes", "against_best", "all"]
@@ -365,7 +365,7 @@ def tree_files(source: Path) -> Iterator[Path]:
         yield source
         return
     folder = source / "trees" if (source / RUN_FILE).is_file() else source
-    files = sorted(folder.rglob("*.jsonl"))
+    files = files_in(folder)
     if not files:
         raise ConfigError(f"{folder}: found no trees; a run saves some at every checkpoint (--save-trees)")
     home = source.resolve()

@@ -326,7 +326,7 @@ class HeldOut:
     @property
     def distinct(self) -> list[int]:
         """The places of the instances to play: of those with equal first states the first one."""
-        return [place for place, first in enumerate(self._firsts) if place == first]
+        return [place for place, first in enumerate(self._stored.firsts) if place == first]
 
     @property
     def distinct_tasks(self) -> list[int]:
@@ -344,16 +344,9 @@ class HeldOut:
             played: The episodes of `distinct`, in their order.
         """
         places = {place: number for number, place in enumerate(self.distinct)}
-        numbers = [places[first] for first in self._firsts]
+        numbers = [places[first] for first in self._stored.firsts]
         groups = (replace(played.groups[number], task=task) for task, number in zip(self.tasks, numbers, strict=True))
         return Examined(tuple(groups), tuple(played.forms[number] for number in numbers))
-
-    @cached_property
-    def _firsts(self) -> list[int]:
-        """The place of the first instance that begins in the same state as each instance."""
-        first: dict[str, int] = {}
-        states = (digest(episode_of(start).state) for start in self.starts)
-        return [first.setdefault(state, place) for place, state in enumerate(states)]
 
     @cached_property
     def _stored(self) -> "_Stored":
@@ -367,7 +360,7 @@ class HeldOut:
             shutil.rmtree(folder, ignore_errors=True)
         starts = _drawn(self.pool, self.tasks)
         self.pool.keep(dict(zip(self.tasks, starts, strict=True)))
-        stored = _Stored(bars(self.pool, tasks=self.tasks), starts)
+        stored = _Stored(bars(self.pool, tasks=self.tasks), starts, _firsts(starts))
         # Without an oracle nothing shows whether the environment's data are still the same, so nothing is kept.
         if folder is not None and stored.bars.optimal is not None:
             _write(folder, stored)
@@ -375,8 +368,16 @@ class HeldOut:
 
 
 class _Stored(NamedTuple):
+    """Held-out instances: bars, starts, and the place of the first instance that begins in the same state as each."""
+
     bars: Bars
     starts: list[Snapshot]
+    firsts: list[int]
+
+
+def _firsts(starts: Sequence[Snapshot]) -> list[int]:
+    first: dict[str, int] = {}
+    return [first.setdefault(digest(episode_of(start).state), place) for place, start in enumerate(starts)]
 
 
 def _drawn(pool: EnvPool, tasks: list[int]) -> list[Snapshot]:
@@ -416,14 +417,15 @@ def _read(folder: Path) -> _Stored | None:
         if digest != _digest(text):
             raise ValueError("the text does not match its digest")
         kept = json.loads(text)
-        return _Stored(Bars(**kept["bars"]), [Snapshot.from_bytes(b85decode(start)) for start in kept["starts"]])
+        starts = [Snapshot.from_bytes(b85decode(start)) for start in kept["starts"]]
+        return _Stored(Bars(**kept["bars"]), starts, kept["firsts"])
     except (OSError, ValueError, TypeError, LookupError, TsrGymError):
         return None
 
 
 def _write(folder: Path, stored: _Stored) -> None:
     starts = [b85encode(start.to_bytes()).decode() for start in stored.starts]
-    text = json.dumps({"bars": asdict(stored.bars), "starts": starts})
+    text = json.dumps({"bars": asdict(stored.bars), "starts": starts, "firsts": stored.firsts})
     # If the disk is full or not writable, the next run computes this again.
     with suppress(OSError, TsrGymError):
         first_use(folder, FILE, lambda new: _write_into(new / FILE, f"{_digest(text)}\n{text}"))

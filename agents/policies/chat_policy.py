@@ -12,7 +12,7 @@ from tsr_gym.agents.policies.engine import Completion, Engine
 from tsr_gym.agents.policies.prompts import History, Prompt
 from tsr_gym.errors import ConfigError, EngineFailed
 from tsr_gym.seeds import derive_seed
-from tsr_gym.tree import Budget, Candidate, Expand, Tree
+from tsr_gym.tree import Candidate, Expand, Tree
 
 _SLOT, _FIRST, _SAID = "\u27e6text\u27e7", "\u27e6first\u27e7", "\u27e6answer\u27e7"
 
@@ -56,7 +56,7 @@ class ChatPolicy:
         self.num_calls += 1
         self.num_tokens += sum(len(completion.token_ids) for row in completions for completion in row)
         for (tree, _), row in zip(requests, completions, strict=True):
-            tree.charge(Budget(prompt_tokens_saved=sum(completion.num_cached for completion in row)))
+            tree.spend(prompt_tokens_saved=sum([completion.num_cached for completion in row]))
         return [
             [self._candidate(prompt, completion) for completion in row]
             for prompt, row in zip(prompts, completions, strict=True)

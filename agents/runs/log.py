@@ -271,7 +271,7 @@ class RunLog:
             folder.mkdir(parents=True, exist_ok=True)
             for group, grown in enumerate(trees):
                 for number, tree in enumerate(grown):
-                    tree.save(folder / f"{group:02d}-{number:02d}.jsonl")
+                    tree.save(folder / f"{group:02d}-{number:02d}.jsonl.gz")
 
     def cut_after(self, update: int) -> None:
         """Drop the lines after an update, which a resumed run writes again.

@@ -82,7 +82,6 @@ def train(
 @contextmanager
 def collecting_only_new() -> Iterator[None]:
     """Exclude the objects that exist now, such as the modules of torch, from garbage collection for a while."""
-    gc.collect()
     gc.freeze()
     try:
         yield

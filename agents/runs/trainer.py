@@ -12,13 +12,13 @@ from tsr_gym.agents.config import RUN_FILE, TrainConfig
 from tsr_gym.agents.processes import ALONE, Processes
 from tsr_gym.agents.runs.check import check_resume
 from tsr_gym.agents.runs.checkpoint import RUN_ID, check_checkpoint, load_checkpoint, save_checkpoint
-from tsr_gym.agents.runs.log import writing
+from tsr_gym.agents.runs.log import JsonLines, writing
 from tsr_gym.agents.runs.loop import Trainer
 from tsr_gym.agents.runs.parts import FIRST
-from tsr_gym.agents.runs.progress import TARGETS, checkpoints, read_targets, token_targets
+from tsr_gym.agents.runs.progress import TARGETS, Progress, checkpoints, read_targets, token_targets
 from tsr_gym.agents.runs.workers.on_ray import OFF, WorkerConfig
 from tsr_gym.agents.teaching.imitation import WarmStart, warm_started
-from tsr_gym.errors import ConfigError
+from tsr_gym.errors import CheckpointError, ConfigError, shown
 
 
 def start_run(
@@ -143,5 +143,19 @@ def resume_run(
     trainer = Trainer(config, folder, latest / "model", targets, processes, workers)
     # The logs may have lines of updates after the checkpoint, which this process will do again.
     trainer.progress = load_checkpoint(latest, trainer.parts.learner, trainer.stateful)
+    processes.first(lambda: _check_log(folder, trainer.progress))
     processes.first(lambda: trainer.log.cut_after(trainer.progress.update))
     return trainer
+
+
+def _check_log(folder: Path, progress: Progress) -> None:
+    """Raise CheckpointError if a checkpoint and the log differ in the tokens that the same update had sampled.
+
+    A copy of a run's folder has its id, and its checkpoints are another run's once both are trained further.
+    """
+    for line in JsonLines(folder / "metrics.jsonl").read():
+        if line.get("step") == progress.update and line.get("sampled_tokens_total") != progress.sampled_tokens:
+            raise CheckpointError(
+                f"{folder}: checkpoint {progress.update:06d} had sampled {progress.sampled_tokens:,} tokens, its "
+                f"line in the log has {shown(line.get('sampled_tokens_total'))}: it belongs to a copy of this run"
+            )

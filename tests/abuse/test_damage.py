@@ -34,10 +34,13 @@ from tsr_gym import (
 )
 from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.reports.methods import load_run
+from tsr_gym.agents.reports.view.describe_tree import summarise_tree
+from tsr_gym.agents.reports.view.read_files import read_tree
 from tsr_gym.agents.runs.progress import checkpoints
 from tsr_gym.agents.runs.trainer import resume_run
 from tsr_gym.codec import outline
 from tsr_gym.testing.recording import Actions
+from tsr_gym.wrappers import AnswerFormat, TreeSearchWrapper
 from tsr_gym_envs.frozen_lake.rules import check_map
 from tsr_gym_envs.lucene_bm25 import BM25Index
 from tsr_gym_envs.retrieval_qa.contract import Passage
@@ -160,6 +163,26 @@ def _reads_questions(folder: Path) -> bool:
     return True
 
 
+def _write_trees(folder: Path) -> None:
+    env = TreeSearchWrapper(AnswerFormat(gym.make("tsr/Sokoban-v0")))
+    env.reset(seed=1)
+    for action in ("Up", "Left", "Down"):
+        env.step(f"<think></think><answer>{action}</answer>")
+    for name in ("plain.jsonl", "compressed.jsonl.gz"):
+        env.tree.save(folder / name)
+
+
+def _reads_trees(folder: Path) -> bool:
+    for path in sorted(folder.iterdir()):
+        # The viewer shows what can be read of a file that a load refuses.
+        with suppress(InvalidTree):
+            assert read_tree(path).tree.nodes
+            summarise_tree(path)
+        if not _is_read_alike(path):
+            return False
+    return True
+
+
 FILE_TYPES = {
     "level files": FileType(lambda folder: (folder / "levels.txt").write_bytes(LEVELS), _reads_levels, InvalidLevel),
     "maps": FileType(_write_map, _reads_map, InvalidLevel),
@@ -167,6 +190,7 @@ FILE_TYPES = {
     "stores": FileType(_write_store, _reads_store, InvalidCatalogue),
     "corpora": FileType(_write_corpus, _reads_corpus, InvalidCorpus),
     "questions": FileType(_write_questions, _reads_questions, InvalidCorpus),
+    "trees": FileType(_write_trees, _reads_trees, InvalidTree),
     "Parquet files": FileType(_write_parquet, _reads_questions, InvalidCorpus),
 }
 

@@ -1,5 +1,6 @@
 """Short training runs, the parts of them that must repeat, and processes that train together."""
 
+import gzip
 import multiprocessing
 import os
 import pickle
@@ -76,7 +77,10 @@ def result(run):
     }
     if (last / "critic.safetensors").exists():
         parts["critic"] = (last / "critic.safetensors").read_bytes()
-    trees = {path.name: path.read_text().partition("\n")[2] for path in sorted((run / "trees" / last.name).glob("*"))}
+    trees = {
+        path.name: gzip.decompress(path.read_bytes()).decode().partition("\n")[2]
+        for path in sorted((run / "trees" / last.name).glob("*"))
+    }
     return {
         "checkpoint": last.name,
         "metrics": records(run),

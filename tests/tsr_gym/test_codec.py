@@ -98,22 +98,14 @@ def test_a_value_comes_back_from_its_bytes_with_its_types(value):
 @pytest.mark.parametrize(
     "value",
     [
-        Settings(name="a", size=(1, 2)),
-        Derived(3),
-        Colour.RED,
-        Level.HARD,
-        Point(1, Point(2, (Point(3),))),
-        2**200,
-        -(2**63),
-        "\ud800 lone",
-        np.float32(1.5),
-        np.int64(-7),
-        np.bool_(True),
-        np.str_("höhle"),
-        np.str_(""),
+        *(Settings(name="a", size=(1, 2)), Derived(3), Colour.RED, Level.HARD, Point(1, Point(2, (Point(3),)))),
+        *(
+            2**200, -(2**63), "\ud800 lone", np.float32(1.5), np.int64(-7), np.bool_(True), np.str_("höhle"),
+            np.str_(""),
+        ),
     ],
     ids=repr,
-)
+)  # fmt: skip
 def test_records_enums_and_numpy_scalars_come_back_as_what_they_were(value):
     again = decode(encode(value))
     assert again == value
@@ -123,18 +115,13 @@ def test_records_enums_and_numpy_scalars_come_back_as_what_they_were(value):
 @pytest.mark.parametrize(
     "array",
     [
-        np.arange(12, dtype=np.uint8).reshape(3, 4),
-        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
-        np.arange(10)[::-2],
-        np.array(3.5),
-        np.zeros((0, 3), dtype=np.float32),
-        np.array(["a", "bcd"]),
-        np.array([True, False]),
-        np.array(["2024-01-01"], dtype="datetime64[D]"),
+        np.arange(12, dtype=np.uint8).reshape(3, 4), np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.arange(10)[::-2], np.array(3.5), np.zeros((0, 3), dtype=np.float32),
+        *(np.array(["a", "bcd"]), np.array([True, False]), np.array(["2024-01-01"], dtype="datetime64[D]")),
         np.arange(3, dtype=">i4"),
     ],
     ids=lambda array: f"{array.dtype}{array.shape}",
-)
+)  # fmt: skip
 def test_an_array_comes_back_equal_and_read_only(array):
     again = decode(encode(array))
     assert (again.dtype, again.shape) == (array.dtype, array.shape)
@@ -177,31 +164,17 @@ def test_every_depth_that_can_be_written_can_be_read(wrap):
 @pytest.mark.parametrize(
     ("value", "name"),
     [
-        (object(), "object"),
-        ({1, 2}, "set"),
-        (Open(1), "Open"),
-        (Heir(1), "Heir"),
-        (lambda: 0, "function"),
-        (np.random.default_rng(0), "Generator"),
-        (bytearray(b"x"), "bytearray"),
-        (1j, "complex"),
-        (Point, "type"),
+        *((object(), "object"), ({1, 2}, "set"), (Open(1), "Open"), (Heir(1), "Heir"), (lambda: 0, "function")),
+        *((np.random.default_rng(0), "Generator"), (bytearray(b"x"), "bytearray"), (1j, "complex"), (Point, "type")),
+        (np.array([object()]), "array of objects or records"),
+        (np.zeros(2, dtype=[("a", "i4"), ("b", "f8")]), "array of objects or records"),
+        (np.zeros(2, dtype=[("a", "i4"), ("b", "f8")])[0], ""),
     ],
     ids=lambda part: part if isinstance(part, str) else "",
 )
 def test_what_has_no_plain_form_is_refused_by_name(value, name):
-    with pytest.raises(SnapshotError, match=name):
+    with pytest.raises(SnapshotError, match=name or None):
         encode((1, value))
-
-
-@pytest.mark.parametrize(
-    "array", [np.array([object()]), np.zeros(2, dtype=[("a", "i4"), ("b", "f8")])], ids=["objects", "records"]
-)
-def test_arrays_of_objects_and_records_are_refused(array):
-    with pytest.raises(SnapshotError, match="array of objects or records"):
-        encode(array)
-    with pytest.raises(SnapshotError):
-        encode(array[0])
 
 
 def record_bytes(module, name, fields, parts):
@@ -210,19 +183,41 @@ def record_bytes(module, name, fields, parts):
 
 
 def test_decoding_never_imports_and_calls_only_records():
-    with pytest.raises(SnapshotError, match="import antigravity"):
-        decode(record_bytes("antigravity", "Anything", (), ()))
-    with pytest.raises(SnapshotError, match="neither a frozen dataclass nor a NamedTuple"):
-        decode(record_bytes("subprocess", "Popen", ("args",), (("true",),)))
-    with pytest.raises(SnapshotError, match="neither a frozen dataclass nor a NamedTuple"):
-        decode(record_bytes("os", "system", ("command",), ("true",)))
-    with pytest.raises(SnapshotError, match="another version"):
-        decode(record_bytes(__name__, "Point", ("x", "z"), (1, 2)))
+    for record, message in (
+        (("antigravity", "Anything", (), ()), "import antigravity"),
+        (("subprocess", "Popen", ("args",), (("true",),)), "neither a frozen dataclass nor a NamedTuple"),
+        (("os", "system", ("command",), ("true",)), "neither a frozen dataclass nor a NamedTuple"),
+        ((__name__, "Point", ("x", "z"), (1, 2)), "another version"),
+        ((__name__, "Derived", ("base",), (-1,)), "a constructor may raise anything"),
+        *(((__name__, "Point", ("x", "y"), parts), "a tuple, got a") for parts in ("ab", [1, 2], {"x": 1, "y": 2}, 7)),
+    ):
+        with pytest.raises(SnapshotError, match=message):
+            decode(record_bytes(*record))
     blob = f"{__name__}\0Point\0x".encode()
     with pytest.raises(SnapshotError, match="is not an enum"):
         decode(b"e" + struct.pack("<I", len(blob)) + blob)
     with pytest.raises(SnapshotError, match="hold Python objects"):
         decode(b"a" + struct.pack("<I", 2) + b"|O" + encode((1,)) + encode(b"12345678"))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1, max_size=4),
+    st.binary(max_size=60),
+)
+def test_altered_and_arbitrary_bytes_give_a_value_or_a_snapshot_error_and_nothing_else(changes, other):
+    data = bytearray(EXAMPLE)
+    for place, byte in changes:
+        data[place % len(data)] = byte
+    with suppress(SnapshotError):
+        decode(bytes(data))
+    with suppress(SnapshotError):
+        encode(decode(other))
+
+
+def test_every_prefix_is_refused():
+    for size in range(len(EXAMPLE)):
+        with pytest.raises(SnapshotError):
+            decode(EXAMPLE[:size])
 
 
 class Lazy(ModuleType):
@@ -294,12 +289,6 @@ def test_an_outline_makes_nothing_and_shows_what_is_there(library):
     assert library.made == []
 
 
-@pytest.mark.parametrize("parts", ["ab", [1, 2], {"x": 1, "y": 2}, 7], ids=repr)
-def test_a_record_is_filled_from_a_tuple_alone(parts):
-    with pytest.raises(SnapshotError, match="Point as a tuple, got a"):
-        decode(record_bytes(__name__, "Point", ("x", "y"), parts))
-
-
 NOTHING = encode(None)
 
 
@@ -368,38 +357,9 @@ def test_keys_that_share_a_hash_do_not_take_quadratic_time(tag):
         decode(numbers)
 
 
-def test_an_error_of_a_constructor_is_reported_as_damage():
-    with pytest.raises(SnapshotError, match="a constructor may raise anything"):
-        decode(record_bytes(__name__, "Derived", ("base",), (-1,)))
-
-
 EXAMPLE = encode(
     (Point(3, "text"), Settings(name="s"), np.arange(4), np.int64(2), {"a": [1.5, None]}, frozenset({1, 2}), Colour.RED)
 )
-
-
-@pytest.mark.parametrize("size", range(len(EXAMPLE)))
-def test_every_prefix_is_refused(size):
-    with pytest.raises(SnapshotError):
-        decode(EXAMPLE[:size])
-
-
-@given(st.lists(st.tuples(st.integers(0, len(EXAMPLE) - 1), st.integers(0, 255)), min_size=1, max_size=4))
-def test_altered_bytes_give_a_value_or_a_snapshot_error_and_nothing_else(changes):
-    data = bytearray(EXAMPLE)
-    for place, byte in changes:
-        data[place] = byte
-    with suppress(SnapshotError):
-        decode(bytes(data))
-
-
-@given(st.binary(max_size=60))
-def test_arbitrary_bytes_give_a_value_or_a_snapshot_error_and_nothing_else(data):
-    try:
-        value = decode(data)
-    except SnapshotError:
-        return
-    encode(value)
 
 
 def test_the_bytes_of_a_value_never_change():

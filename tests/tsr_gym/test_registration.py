@@ -52,16 +52,6 @@ def test_a_vector_entry_point_makes_batches(name):
     assert gym.make_vec(name, num_envs=2).reset(seed=1)[0].shape[0] == 2
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize("name", ENTRY_POINTS)
-def test_vector_environments_of_gymnasium_show_the_text_of_the_single_ones(name, mode):
-    envs = gym.make_vec(name, num_envs=2, vectorization_mode=mode)
-    try:
-        assert envs.reset(seed=4)[0] == tuple(gym.make(name).reset(seed=seed)[0] for seed in (4, 5))
-    finally:
-        envs.close()
-
-
 @pytest.mark.parametrize("name", ENTRY_POINTS)
 def test_a_saved_spec_makes_the_same_environment_in_another_process(name):
     env = gym.make(name, max_turns=3)
@@ -82,34 +72,24 @@ def test_the_class_of_a_world_states_its_guide_and_what_people_read(name):
     assert cls.people_settings(settings) == {"max_turns": 9}
 
 
-def test_others_have_no_class_of_ours_and_registering_twice_is_harmless(recwarn):
-    assert env_class("CartPole-v1") is None
-    before = dict(gym.registry)
-    register_envs()
-    assert gym.registry == before
-    assert not recwarn.list
-
-
-@pytest.mark.parametrize("short", SHORT_NAMES)
-def test_short_names_lead_to_registered_ids(short):
-    assert env_id(short.upper()) in gym.registry
-
-
-def test_other_names_stay_as_they_are():
-    assert env_id("CartPole-v1") == "CartPole-v1"
-    assert env_id("tsr/Sokoban-v0") == "tsr/Sokoban-v0"
+def test_what_is_no_text_or_no_setting_of_a_space_of_texts_is_refused():
+    for other in (None, 3, b"text", ["text"], ("t",)):
+        assert other not in FreeText(20)
+    for arguments in ({"mask": 1}, {"probability": 1}):
+        with pytest.raises(ValueError, match="no masks or probabilities"):
+            FreeText(5).sample(**arguments)
+    for arguments in ({"max_length": 0}, {"max_length": 5, "max_words": 0}):
+        with pytest.raises(ValueError, match=r"wanted max_(length|words) as a whole number >= 1"):
+            FreeText(**arguments)
 
 
 LEVEL = "#######\n#@ $ .#\n#  $ .#\n#######"
 SETTINGS = {
     "tsr/FrozenLake-v0": [
-        {"preset": "tsr-code"},
-        {"obs_type": "coord", "is_slippery": False},
-        {"obs_type": "compact", "noise": "shared"},
+        {"preset": "tsr-code"}, {"obs_type": "coord", "is_slippery": False}, {"obs_type": "compact", "noise": "shared"},
         {"generator": "gymnasium", "size": 5, "max_turns": None, "max_actions_per_turn": 1},
         {"desc": ["SFS", "FHF", "FGG"], "success_rate": 0.7, "split": "test"},
-        {"map_name": "8x8", "max_actions": 25, "max_actions_per_turn": 2},
-        {"max_actions_per_turn": None},
+        {"map_name": "8x8", "max_actions": 25, "max_actions_per_turn": 2}, {"max_actions_per_turn": None},
     ],
     "tsr/Sokoban-v0": [
         {"preset": "tsr-code"},
@@ -118,7 +98,7 @@ SETTINGS = {
         {"level": LEVEL, "max_turns": None, "max_actions": None},
         {"max_turns": 1, "reward_box": 0.0},
     ],
-}
+}  # fmt: skip
 CASES = [(name, settings) for name in ENTRY_POINTS for settings in [{}, *SETTINGS.get(name, [])]]
 
 
@@ -139,18 +119,14 @@ def test_a_registered_environment_plays_the_same_in_other_processes(name):
         check_snapshot(gym.make(name, **settings), seeds=(3,))
 
 
-@pytest.mark.parametrize("name", ENTRY_POINTS)
-def test_a_registered_environment_can_be_searched(name):
-    check_snapshot(TreeSearchWrapper(AnswerFormat(gym.make(name))), seeds=(5,))
-
-
-@pytest.mark.parametrize("name", ENTRY_POINTS)
-def test_infos_have_the_same_keys_after_a_reset_and_after_any_turn(name):
-    env = gym.make(name)
-    keys = {tuple(sorted(env.reset(seed=1)[1]))}
-    for turn in ("junk", "", env.unwrapped.legal_actions(env.unwrapped.state)[0]):
-        keys.add(tuple(sorted(env.step(turn)[4])))
-    assert len(keys) == 1
+def test_names_lead_to_registered_ids_others_have_no_class_and_registering_twice_is_harmless(recwarn):
+    assert all(env_id(short.upper()) in gym.registry for short in SHORT_NAMES)
+    assert [env_id(name) for name in ("CartPole-v1", "tsr/Sokoban-v0")] == ["CartPole-v1", "tsr/Sokoban-v0"]
+    assert env_class("CartPole-v1") is None
+    before = dict(gym.registry)
+    register_envs()
+    assert gym.registry == before
+    assert not recwarn.list
 
 
 def play_on(env):
@@ -192,11 +168,6 @@ def test_every_short_enough_text_is_inside(text):
     assert (text in FreeText(20)) == (len(text) <= 20)
 
 
-@pytest.mark.parametrize("other", [None, 3, b"text", ["text"], ("t",)])
-def test_nothing_but_text_is_inside(other):
-    assert other not in FreeText(20)
-
-
 @pytest.mark.parametrize("space", [FreeText(9), FreeText(30, words=("Up", "Left"), max_words=4)], ids=str)
 def test_samples_lie_inside_and_depend_on_the_seed(space):
     space.seed(5)
@@ -205,23 +176,18 @@ def test_samples_lie_inside_and_depend_on_the_seed(space):
     assert [space.sample() for _ in range(200)] == first
     assert all(sample in space for sample in first)
     assert len(set(first)) > 10
-
-
-def test_samples_of_words_join_them():
     space = FreeText(100, words=("Up", "Down"), separator=" + ", max_words=2, seed=1)
     assert {space.sample() for _ in range(100)} == {"Up", "Down", "Up + Up", "Up + Down", "Down + Up", "Down + Down"}
 
 
-def test_masks_are_refused():
-    for arguments in ({"mask": 1}, {"probability": 1}):
-        with pytest.raises(ValueError, match="no masks or probabilities"):
-            FreeText(5).sample(**arguments)
-
-
-@pytest.mark.parametrize("arguments", [{"max_length": 0}, {"max_length": 5, "max_words": 0}], ids=str)
-def test_impossible_settings_are_refused(arguments):
-    with pytest.raises(ValueError, match=r"wanted max_(length|words) as a whole number >= 1"):
-        FreeText(**arguments)
+@pytest.mark.parametrize("name", ENTRY_POINTS)
+def test_a_registered_environment_can_be_searched_and_its_infos_have_the_same_keys(name):
+    check_snapshot(TreeSearchWrapper(AnswerFormat(gym.make(name))), seeds=(5,))
+    env = gym.make(name)
+    keys = {tuple(sorted(env.reset(seed=1)[1]))}
+    for turn in ("junk", "", env.unwrapped.legal_actions(env.unwrapped.state)[0]):
+        keys.add(tuple(sorted(env.step(turn)[4])))
+    assert len(keys) == 1
 
 
 def test_spaces_compare_by_what_they_hold_and_pad_with_empty_text():
@@ -308,12 +274,3 @@ def test_vector_environments_show_what_the_single_ones_show(shared_memory):
     finally:
         sync.close()
         parallel.close()
-
-
-@pytest.mark.parametrize("mode", ["sync", "async"])
-def test_gymnasium_makes_vector_environments_of_ours(mode):
-    envs = gym.make_vec(GAME, num_envs=3, vectorization_mode=mode)
-    observations, _ = envs.reset(seed=1)
-    assert len(set(observations)) > 1
-    assert isinstance(envs.observation_space, gym.spaces.Tuple)
-    envs.close()

@@ -260,17 +260,11 @@ def test_a_restore_takes_every_position_that_a_generator_has(kind):
 @pytest.mark.parametrize(
     ("text", "separator", "actions"),
     [
-        ("", "||", ()),
-        ("  \n ", "||", ()),
-        ("Up", "||", ("Up",)),
-        (" Up ||\tRight||", "||", ("Up", "Right")),
-        ("|| || ||", "||", ()),
-        ("Up | Down", "||", ("Up | Down",)),
-        ("search[red || shoes]", None, ("search[red || shoes]",)),
-        ("  ", None, ()),
-        ("Up,Down", ",", ("Up", "Down")),
+        ("", "||", ()), ("  \n ", "||", ()), ("Up", "||", ("Up",)), (" Up ||\tRight||", "||", ("Up", "Right")),
+        ("|| || ||", "||", ()), ("Up | Down", "||", ("Up | Down",)),
+        ("search[red || shoes]", None, ("search[red || shoes]",)), ("  ", None, ()), ("Up,Down", ",", ("Up", "Down")),
     ],
-)
+)  # fmt: skip
 def test_a_turn_is_split_at_its_separator(text, separator, actions):
     assert split_turn(text, separator) == actions
 

@@ -4,7 +4,7 @@ import copy
 import json
 import math
 import pickle
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError, fields, replace
 from functools import partial
 from math import inf, nan
 
@@ -13,6 +13,7 @@ import pytest
 
 from tests.tsr_gym.testing.worlds import Walk
 from tsr_gym import Budget, Candidate, ConfigError, InvalidTree, Node, NotFinite, Tree, restore
+from tsr_gym.files import GZIP
 from tsr_gym.seeds import derive_seed
 
 ROWS = [
@@ -387,20 +388,53 @@ def test_a_damaged_file_is_refused_and_the_line_named(name, tmp_path):
     assert str(path) in str(caught.value)
 
 
+@pytest.mark.parametrize(("name", "magic"), [("tree.jsonl.gz", GZIP), ("tree.jsonl", b'{"')])
+def test_a_tree_is_compressed_by_its_name_and_read_by_its_bytes(name, magic, tmp_path):
+    tree = walked()
+    tree.save(tmp_path / name)
+    data = (tmp_path / name).read_bytes()
+    assert data.startswith(magic)
+    (tmp_path / "any name").write_bytes(data)
+    tree.save(tmp_path / name)
+    assert (tmp_path / name).read_bytes() == data
+    for path in (tmp_path / name, tmp_path / "any name"):
+        again = Tree.load(path)
+        assert (again.nodes, again.chosen, again.spent) == (tree.nodes, tree.chosen, tree.spent)
+
+
+def test_siblings_with_equal_snapshots_share_them_after_a_load(tmp_path):
+    tree = walked()
+    tree.add(replace(tree.nodes[1]))
+    tree.save(tmp_path / "tree.jsonl.gz")
+    nodes = Tree.load(tmp_path / "tree.jsonl.gz").nodes
+    assert nodes[-1].snapshot is nodes[1].snapshot is not nodes[2].snapshot
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(lambda data, cut=cut: data[:cut] for cut in (3, 12, 200, -9, -1)),
+        *(lambda data, at=at: data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :] for at in (0, 2, 15, 300, -6, -1)),
+        lambda data: data + b"more",
+        lambda data: data + data,
+    ],
+)
+def test_a_damaged_compressed_tree_is_refused(damage, tmp_path):
+    path = tmp_path / "tree.jsonl.gz"
+    walked().save(path)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(InvalidTree, match=r"tree\.jsonl\.gz"):
+        Tree.load(path)
+
+
 def test_a_tree_prints_itself_as_an_indented_outline():
     tree = grown()
     assert repr(tree) == f"Tree(8 nodes, seed 0)\n{tree.outline()}"
     lines = tree.outline().splitlines()
     # The children of a node follow it, two blanks further in, in their order.
     assert [line.partition(":")[0] for line in lines] == [
-        "0",
-        "  1",
-        *("    4", "    5"),
-        "  2",
-        "  3",
-        "    6",
-        "      7",
-    ]
+        "0", "  1", *("    4", "    5"), "  2", "  3", "    6", "      7",
+    ]  # fmt: skip
     assert lines[2].endswith("reward 0.5, score 1")
     assert lines[6].endswith("reward 10, score 1, ended")
     assert lines[7].endswith("reward 0, score 2, cut by a limit")

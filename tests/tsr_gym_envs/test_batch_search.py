@@ -41,21 +41,6 @@ def position(env, index):
 
 
 @each_case
-def test_a_taken_batch_is_independent(name, config):
-    env = played(batch(name, **config))
-    before, rows = env.snapshot(), np.array([4, 0, 4, 2, 1, 1, 3])
-    taken = env.take(rows)
-    assert (taken.num_envs, type(taken)) == (7, type(env))
-    assert (taken.observation_space.shape[0], taken.action_space.shape) == (7, (7,))
-    for index, row in enumerate(rows):
-        assert position(taken, index) == position(env, row)
-    played(taken, 20, seed=1)
-    assert env.snapshot() == before
-    played(env, 20, seed=2)
-    assert taken.take(np.arange(7)).snapshot() == taken.snapshot()
-
-
-@each_case
 def test_a_taken_batch_continues_as_the_original_does(name, config):
     env = played(batch(name, **config))
     taken = env.take([2, 3])
@@ -65,11 +50,23 @@ def test_a_taken_batch_continues_as_the_original_does(name, config):
             assert np.array_equal(np.asarray(whole)[[2, 3]], part)
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, lambda env: pickle.loads(pickle.dumps(env))])
-def test_a_taken_batch_can_be_copied(copied):
-    taken = played(batch(LAKE, num_levels=3)).take([1, 1, 4])
-    twin = copied(taken)
-    assert (twin.num_envs, twin.snapshot()) == (3, taken.snapshot())
+@each_case
+def test_a_taken_batch_is_independent_also_of_its_copies(name, config):
+    env = played(batch(name, **config))
+    before, rows = env.snapshot(), np.array([4, 0, 4, 2, 1, 1, 3])
+    taken = env.take(rows)
+    assert (taken.num_envs, type(taken)) == (7, type(env))
+    assert (taken.observation_space.shape[0], taken.action_space.shape) == (7, (7,))
+    for index, row in enumerate(rows):
+        assert position(taken, index) == position(env, row)
+    for twin in (copy.deepcopy(taken), copy.copy(taken), pickle.loads(pickle.dumps(taken))):
+        assert (twin.num_envs, twin.snapshot()) == (7, taken.snapshot())
+    played(taken, 20, seed=1)
+    assert env.snapshot() == before
+    played(env, 20, seed=2)
+    assert taken.take(np.arange(7)).snapshot() == taken.snapshot()
+    # Whether anything is left to chance is known.
+    assert env.draws_noise == (name == LAKE and config.get("is_slippery", True))
 
 
 @each_case
@@ -134,12 +131,6 @@ def test_to_advance_is_to_step_until_the_episode_ends(name, config):
         # Where an episode has ended nothing moves, not even its random numbers.
         assert all(position(twin, index) == position(env, index) for index in np.flatnonzero(over))
     assert over.any() or config["max_actions"] is None
-
-
-def test_whether_anything_is_left_to_chance_is_known():
-    assert not batch(SOKOBAN).draws_noise
-    assert batch(LAKE).draws_noise
-    assert not batch(LAKE, is_slippery=False).draws_noise
 
 
 def test_a_batch_that_was_never_reset_becomes_ready_by_copies():

@@ -18,11 +18,8 @@ def test_columns_have_their_shapes_and_share_no_bytes():
     columns = Columns(LAYOUT, 5)
     shapes = {name: (column.shape, column.dtype) for name, column in columns.by_name.items()}
     assert shapes == {
-        "flags": ((5,), bool),
-        "words": ((5, 6), np.uint64),
-        "board": ((5, 7), np.uint8),
-        "cell": ((5,), np.int32),
-    }
+        "flags": ((5,), bool), "words": ((5, 6), np.uint64), "board": ((5, 7), np.uint8), "cell": ((5,), np.int32),
+    }  # fmt: skip
     for name in shapes:
         columns.buffer[:] = 0
         columns.by_name[name][:] = 1

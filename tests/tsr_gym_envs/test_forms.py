@@ -46,6 +46,8 @@ def test_the_drawers_of_a_world_import_one_way_only(world):
 
 
 SHOWN = "<search>who</search>"
+ONLY_ONE = {"protocol": {"preset": "search-r1", "both": "invalid", "cut": "never"}}
+OF_SEARCH = "of 'search' with a list of texts as \"query_list\""
 REASONS = [
     ("Sokoban", {}, "please", "'please' is no action: write Up, Down, Left or Right"),
     ("Sokoban", {}, "Up || oops || what", "'oops' is no action: write Up, Down, Left or Right"),
@@ -61,18 +63,8 @@ REASONS = [
     ("RetrievalQA", {}, "who", "the turn holds neither <search> nor <answer>"),
     ("RetrievalQA", {}, "<search>who", "the turn holds neither <search> nor <answer>"),
     ("RetrievalQA", {}, "", "the turn holds neither <search> nor <answer>"),
-    (
-        "RetrievalQA",
-        {"protocol": {"preset": "search-r1", "both": "invalid", "cut": "never"}},
-        "<search>a</search><answer>b</answer>",
-        "wanted one search or one answer, got 2",
-    ),
-    (
-        "RetrievalQA",
-        {"protocol": "verl"},
-        "<tool_call>{</tool_call>",
-        "the search is no call of 'search' with a list of texts as \"query_list\"",
-    ),
+    ("RetrievalQA", ONLY_ONE, "<search>a</search><answer>b</answer>", "wanted one search or one answer, got 2"),
+    ("RetrievalQA", {"protocol": "verl"}, "<tool_call>{</tool_call>", f"the search is no call {OF_SEARCH}"),
 ]
 
 
@@ -88,20 +80,6 @@ def test_an_invalid_answer_has_its_reason(name, settings, action, reason):
     assert (info["action_is_valid"], info["invalid_reason"]) == (False, reason)
 
 
-@pytest.mark.parametrize(
-    ("name", "action"),
-    [("Sokoban", "Up || Left"), ("FrozenLake", "up"), ("WebShop", "search[mug]"), ("RetrievalQA", SHOWN)],
-)
-def test_a_valid_answer_has_no_reason(name, action):
-    info = step(name, {}, action)
-    assert info["action_is_valid"]
-    assert info["invalid_reason"] == ""
-
-
-def test_a_long_word_is_cut_in_its_reason():
-    assert len(step("Sokoban", {}, "x" * 90_000)["invalid_reason"]) < 200
-
-
 @pytest.mark.parametrize("name", ENTRY_POINTS)
 @pytest.mark.parametrize("action", [3, None, b"Up", ["Up"], 1.5])
 def test_what_is_no_text_is_a_mistake_of_the_programmer_and_named(name, action):
@@ -111,29 +89,6 @@ def test_what_is_no_text_is_a_mistake_of_the_programmer_and_named(name, action):
     with pytest.raises(InvalidAction, match="wanted an action as text, got"):
         env.step(action)
     assert env.unwrapped.episode == before
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("Up", "wanted <think>...</think><answer>...</answer>, with the action in the answer"),
-        ("<answer>Up</answer>", "wanted <think>...</think><answer>...</answer>, with the action in the answer"),
-        ("<think></think><answer></answer>", "the turn holds no action"),
-        ("<think></think><answer>go</answer>", "'go' is no action: write Up, Down, Left or Right"),
-    ],
-)
-def test_the_format_of_answers_has_its_own_reasons(text, reason):
-    env = AnswerFormat(gym.make("tsr/Sokoban-v0"))
-    env.reset(seed=0)
-    info = env.step(text)[4]
-    assert (info["action_is_valid"], info["invalid_reason"]) == (False, reason)
-    assert env.step(env.format("Up"))[4]["invalid_reason"] == ""
-
-
-def test_without_thoughts_the_format_asks_for_none():
-    env = AnswerFormat(gym.make("tsr/Sokoban-v0"), think=False)
-    env.reset(seed=0)
-    assert env.step("Up")[4]["invalid_reason"] == "wanted <answer>...</answer>, with the action in the answer"
 
 
 IDS = ["tsr/Sokoban-v0", "tsr/FrozenLake-v0"]
@@ -215,22 +170,43 @@ def test_forms_that_do_not_go_together_are_refused(name, settings, message):
         gym.make(name, **settings)
 
 
+def test_a_valid_answer_has_no_reason_and_a_long_word_is_cut_in_its_own():
+    for name, action in (("Sokoban", "Up || Left"), ("FrozenLake", "up"), ("WebShop", "search[mug]")):
+        info = step(name, {}, action)
+        assert (info["action_is_valid"], info["invalid_reason"]) == (True, "")
+    assert step("RetrievalQA", {}, SHOWN)["invalid_reason"] == ""
+    assert len(step("Sokoban", {}, "x" * 90_000)["invalid_reason"]) < 200
+
+
+def test_the_format_of_answers_has_its_own_reasons():
+    reasons = dict.fromkeys(
+        ["Up", "<answer>Up</answer>"], "wanted <think>...</think><answer>...</answer>, with the action"
+    )
+    reasons["<think></think><answer></answer>"] = "the turn holds no action"
+    reasons["<think></think><answer>go</answer>"] = "'go' is no action: write Up, Down, Left or Right"
+    for text, reason in reasons.items():
+        env = AnswerFormat(gym.make("tsr/Sokoban-v0"))
+        env.reset(seed=0)
+        info = env.step(text)[4]
+        assert not info["action_is_valid"]
+        assert info["invalid_reason"].startswith(reason)
+        assert env.step(env.format("Up"))[4]["invalid_reason"] == ""
+    env = AnswerFormat(gym.make("tsr/Sokoban-v0"), think=False)
+    env.reset(seed=0)
+    assert env.step("Up")[4]["invalid_reason"] == "wanted <answer>...</answer>, with the action in the answer"
+
+
 @pytest.mark.parametrize("name", IDS)
-def test_arrays_bring_discrete_actions_and_the_other_way_round(name):
+def test_arrays_bring_discrete_actions_which_are_numbers_from_0_to_3(name):
     for settings in ({"obs_type": "array"}, {"action_type": "discrete"}):
-        env = gym.make(name, **settings)
-        assert env.unwrapped.settings.obs_type == "array"
+        env = gym.make(name, **settings).unwrapped
+        assert env.settings.obs_type == "array"
         assert env.action_space == gym.spaces.Discrete(4)
-        assert env.unwrapped.limits.max_turns is None
-
-
-@pytest.mark.parametrize("name", IDS)
-@pytest.mark.parametrize("action", [-1, 4])
-def test_a_number_that_is_no_action_is_a_mistake(name, action):
-    env = gym.make(name, obs_type="array").unwrapped
-    env.reset(seed=1)
-    with pytest.raises(InvalidAction, match=f"from 0 to 3 .*got {action}"):
-        env.step(action)
+        assert env.limits.max_turns is None
+        env.reset(seed=1)
+        for action in (-1, 4):
+            with pytest.raises(InvalidAction, match=f"from 0 to 3 .*got {action}"):
+                env.step(action)
 
 
 @pytest.mark.parametrize("name", IDS)

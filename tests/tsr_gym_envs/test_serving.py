@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from threading import Thread
 
 import httpx
@@ -56,13 +57,49 @@ def test_longer_bodies_than_allowed_are_refused_also_where_no_length_is_declared
     answer = httpx.post(f"{url}/length", content=body if form == "declared" else iter([body[:600], body[600:]]))
     assert answer.status_code == status
     assert answer.text == (str(size) if status == 200 else "wanted a request of at most 1000 bytes; send it in parts")
-
-
-def test_a_body_with_a_too_long_declared_length_is_refused_before_it_is_sent(url):
-    port = int(url.rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    # A declared length that is too long is refused before the body is sent.
+    with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=10) as connection:
         connection.sendall(b"POST /length HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
         assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
+
+
+@contextmanager
+def begun(seconds, grace):
+    """Run a server of which a request has begun, and give it, its answers and its errors."""
+    code = SLOW.format(seconds=seconds, grace=grace)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, **pipes) as server:
+        url = server.stdout.readline().strip()
+        answers, errors = [], []
+
+        def ask():
+            try:
+                answers.append(httpx.get(f"{url}/slow", timeout=60).raise_for_status().text)
+            except httpx.HTTPError as error:
+                errors.append(error)
+
+        client = Thread(target=ask)
+        client.start()
+        assert server.stdout.readline() == "begun\n"
+        yield server, answers, errors
+        client.join()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_lets_requests_that_have_begun_come_to_their_end(number):
+    with begun(seconds=1, grace=10) as (server, answers, errors):
+        os.kill(server.pid, number)
+        # A shell that runs the tests in the background may ignore one of the signals, in child processes too.
+        ignored = signal.getsignal(number) is signal.SIG_IGN
+        assert (server.wait(timeout=30) == 0) == ignored
+    assert (answers, errors) == (["done"], [])
+
+
+def test_a_stop_does_not_wait_for_longer_than_its_grace():
+    with begun(seconds=600, grace=1) as (server, answers, errors):
+        server.terminate()
+        server.wait(timeout=30)
+    assert (answers, len(errors)) == ([], 1)
 
 
 def test_a_server_in_a_thread_stops_and_leaves_its_port():
@@ -86,54 +123,6 @@ async def slow(_):
 
 serve(Starlette(routes=[Route("/slow", slow)]), grace_s={grace}, ready=lambda url: print(url, flush=True))
 """
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_lets_requests_that_have_begun_come_to_their_end(number):
-    with subprocess.Popen(
-        [sys.executable, "-c", SLOW.format(seconds=1, grace=10)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as server:
-        url = server.stdout.readline().strip()
-        answers = []
-        client = Thread(target=lambda: answers.append(httpx.get(f"{url}/slow", timeout=30).text))
-        client.start()
-        assert server.stdout.readline() == "begun\n"
-        os.kill(server.pid, number)
-        client.join()
-        # A shell that runs the tests in the background may ignore one of the signals, in child processes too.
-        ignored = signal.getsignal(number) is signal.SIG_IGN
-        assert (server.wait(timeout=30) == 0) == ignored
-    assert answers == ["done"]
-
-
-def test_a_stop_does_not_wait_for_longer_than_its_grace():
-    with subprocess.Popen(
-        [sys.executable, "-c", SLOW.format(seconds=600, grace=1)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as server:
-        url = server.stdout.readline().strip()
-        errors = []
-
-        def ask():
-            try:
-                httpx.get(f"{url}/slow", timeout=60).raise_for_status()
-            except httpx.HTTPError as error:
-                errors.append(error)
-
-        client = Thread(target=ask)
-        client.start()
-        assert server.stdout.readline() == "begun\n"
-        server.terminate()
-        server.wait(timeout=30)
-        client.join()
-    assert len(errors) == 1
 
 
 def test_answers_do_not_wait_and_a_taken_address_is_an_error(url):

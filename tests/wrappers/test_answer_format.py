@@ -38,25 +38,21 @@ TEXTS = [
 @pytest.mark.parametrize(("text", "answer"), TEXTS)
 def test_the_answer_is_found_where_the_form_is_kept(text, answer):
     assert AnswerFormat.parse(text) == answer
+    unthought = {"<answer>Up</answer>": "Up", "so <answer> Up</answer>": "Up", "<answer>Up": None, "Up": None, "": None}
+    assert {text: AnswerFormat.parse(text, think=False) for text in unthought} == unthought
 
 
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [("<answer>Up</answer>", "Up"), ("so <answer> Up</answer>", "Up"), ("<answer>Up", None), ("Up", None), ("", None)],
+PARTS = ["<think>", "</think>", "<answer>", "</answer>", "Up", " ", "\ud800"]
+
+
+@given(
+    st.text(alphabet=st.sampled_from("abU p|\n<>é"), max_size=30).map(str.strip),
+    st.lists(st.sampled_from(PARTS), max_size=12),
 )
-def test_thinking_can_be_left_out_where_it_is_not_asked_for(text, answer):
-    assert AnswerFormat.parse(text, think=False) == answer
-
-
-@given(st.text(alphabet=st.sampled_from("abU p|\n<>é"), max_size=30).map(str.strip))
-def test_what_format_writes_parse_reads(action):
+def test_what_format_writes_parse_reads_and_any_text_is_an_answer_or_none(action, parts):
     for think in (True, False):
         env = AnswerFormat(Walk(), think=think)
         assert AnswerFormat.parse(env.format(action, "thought"), think=think) == action
-
-
-@given(st.lists(st.sampled_from(["<think>", "</think>", "<answer>", "</answer>", "Up", " ", "\ud800"]), max_size=12))
-def test_any_text_is_an_answer_or_none(parts):
     answer = AnswerFormat.parse("".join(parts))
     assert answer is None or "<answer>" not in answer
 
@@ -128,24 +124,17 @@ def view(*rows):
 def test_a_view_names_what_is_ahead_to_the_sides_and_carried():
     image = view("??#??", "..G..", "B....", "..D.K", "..K..")
     seen = {"image": image, "direction": 3, "mission": "get to the green goal square"}
+    objects = "a locked yellow door 1 ahead; a yellow key 1 ahead and 2 to the right"
     assert in_words(seen).split("\n") == [
         "Mission: get to the green goal square.",
         "You carry a yellow key.",
         "You look north. In front of you: a locked yellow door.",
         "The wall ahead is 4 away.",
-        "You see: a locked yellow door 1 ahead; a yellow key 1 ahead and 2 to the right; "
-        "a blue ball 2 ahead and 2 to the left; a green goal 3 ahead.",
+        f"You see: {objects}; a blue ball 2 ahead and 2 to the left; a green goal 3 ahead.",
     ]
-
-
-def test_an_empty_view_says_so():
     seen = {"image": view("...", "...", "..."), "direction": 0, "mission": "go"}
-    assert in_words(seen).split("\n")[1:] == [
-        "You carry nothing.",
-        "You look east. In front of you: nothing.",
-        "You see no wall ahead.",
-        "You see: nothing else.",
-    ]
+    looks = "You carry nothing.", "You look east. In front of you: nothing.", "You see no wall ahead."
+    assert in_words(seen).split("\n")[1:] == [*looks, "You see: nothing else."]
 
 
 class Corridor(gym.Env):

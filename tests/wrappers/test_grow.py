@@ -44,7 +44,7 @@ def test_a_search_grows_the_tree_below_the_cursor_and_stays_there():
     )
 
 
-def test_all_searches_share_one_call_of_the_policy_per_round():
+def test_all_searches_share_one_call_per_round_and_one_that_ends_early_lets_the_others_go_on():
     calls = []
 
     def counting(requests):
@@ -62,8 +62,6 @@ def test_all_searches_share_one_call_of_the_policy_per_round():
     alone.search(scripted, partial(wide, width=3))
     assert [n.snapshot for n in alone.tree.nodes] == [n.snapshot for n in envs[1].tree.nodes]
 
-
-def test_a_search_that_ends_early_lets_the_others_go_on():
     def short(tree):
         yield [Expand(tree.root)]
         if tree.seed == 1:
@@ -81,7 +79,7 @@ def greedy(tree):
     yield [Expand(tree.root, 2)]
 
 
-def test_a_rollout_plays_the_chosen_turns_on_the_episodes_own_dice():
+def test_a_rollout_plays_the_best_imagined_path_on_the_episodes_own_dice():
     env = lake(max_turns=3, max_actions_per_turn=1)
 
     def policy(requests):
@@ -95,9 +93,6 @@ def test_a_rollout_plays_the_chosen_turns_on_the_episodes_own_dice():
     twin.reset(seed=3)
     for node in played[1:]:
         assert twin.step(node.candidate.text)[0] == node.observation
-
-
-def test_a_rollout_follows_the_best_imagined_path():
     env = walk(limits=Limits(max_turns=4))
 
     def policy(requests):
@@ -149,15 +144,10 @@ def three_rounds(tree):
 @pytest.mark.parametrize(
     ("limit", "rounds"),
     [
-        (Budget(), 3),
-        (Budget(model_calls=1), 1),
-        (Budget(sampled_tokens=3), 2),
-        (Budget(env_steps=6), 2),
-        (Budget(env_steps=7), 3),
-        (Budget(restores=1), 1),
-        (Budget(env_steps=99, prompt_tokens=4), 1),
+        (Budget(), 3), (Budget(model_calls=1), 1), (Budget(sampled_tokens=3), 2), (Budget(env_steps=6), 2),
+        (Budget(env_steps=7), 3), (Budget(restores=1), 1), (Budget(env_steps=99, prompt_tokens=4), 1),
     ],
-)
+)  # fmt: skip
 def test_a_limit_ends_a_search_between_rounds(limit, rounds):
     # Rounds of two, four and eight samples, each of one token after two.
     env = walk()
@@ -273,11 +263,6 @@ def test_a_rater_that_breaks_its_promise_is_named(scores, message):
         walk().search(scripted, partial(wide, width=2), rater=lambda grown: scores)
 
 
-def test_workers_are_counted_in_whole_numbers():
-    with pytest.raises(ConfigError, match="wanted workers as a whole number >= 1"):
-        grow([walk()], scripted, partial(wide, width=2), workers=1.5)
-
-
 def waits_for(seconds):
     """Return a policy that takes longer for some trees than for others, and notes how many calls ran at a time."""
     running, most, lock = [0], [0], Lock()
@@ -334,6 +319,8 @@ def test_an_error_of_the_policy_reaches_the_caller_from_its_thread():
 
     with pytest.raises(OSError, match="the server is down"):
         grow([walk()], policy, three_rounds, workers=3)
+    with pytest.raises(ConfigError, match="wanted workers as a whole number >= 1"):
+        grow([walk()], scripted, partial(wide, width=2), workers=1.5)
 
 
 def test_an_episode_that_is_proven_lost_is_over():

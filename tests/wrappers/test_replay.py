@@ -40,13 +40,10 @@ def saved(tree, folder, snapshots=True):
 @pytest.mark.parametrize(
     ("name", "noise", "repeats"),
     [
-        ("tsr/Sokoban-v0", "fresh", 1),
-        ("tsr/FrozenLake-v0", "fresh", 1),
-        ("tsr/FrozenLake-v0", "common", 1),
-        ("tsr/FrozenLake-v0", "same", 1),
-        ("tsr/FrozenLake-v0", "fresh", 3),
+        ("tsr/Sokoban-v0", "fresh", 1), ("tsr/FrozenLake-v0", "fresh", 1), ("tsr/FrozenLake-v0", "common", 1),
+        ("tsr/FrozenLake-v0", "same", 1), ("tsr/FrozenLake-v0", "fresh", 3),
     ],
-)
+)  # fmt: skip
 def test_a_tree_comes_out_bit_for_bit(tmp_path, name, noise, repeats, snapshots):
     tree = saved(grown(name, noise, repeats), tmp_path, snapshots)
     assert replay(tree, stack_of(tree)) == Replayed(len(tree.nodes), None)
@@ -102,22 +99,16 @@ def test_a_file_makes_nothing_but_registered_environments_and_known_wrappers(tmp
         stack_of(tree)
 
 
-@pytest.mark.parametrize("stack", [None, {}, {"wrappers": 3}, {"kwargs": {"wings": 2}}], ids=str)
-def test_a_tree_that_does_not_say_how_it_was_grown_is_refused(stack):
+def test_a_tree_without_its_environment_dice_or_texts_is_refused(tmp_path):
     tree = grown("tsr/Sokoban-v0")
-    tree.about["stack"] = stack if not stack else tree.about["stack"] | stack
-    with pytest.raises(ConfigError, match=r"how its environment was made|cannot be made|unknown settings"):
-        stack_of(tree)
-
-
-def test_dice_that_no_tree_has_are_refused():
-    tree = grown("tsr/Sokoban-v0")
-    tree.about["repeats"] = "many"
+    whole = tree.about["stack"]
+    for stack in (None, {}, whole | {"wrappers": 3}, whole | {"kwargs": {"wings": 2}}):
+        tree.about["stack"] = stack
+        with pytest.raises(ConfigError, match=r"how its environment was made|cannot be made|unknown settings"):
+            stack_of(tree)
+    tree.about["stack"], tree.about["repeats"] = whole, "many"
     with pytest.raises(InvalidTree, match="many"):
         replay(tree, stack_of(tree))
-
-
-def test_a_turn_that_is_no_text_is_refused_where_turns_are_text(tmp_path):
     tree = changed(grown("tsr/Sokoban-v0"), tmp_path, 2, candidate=[5, [], [], []])
     with pytest.raises(InvalidTree, match=r"wanted turns as text.*got 5"):
         replay(tree, stack_of(tree))
@@ -139,22 +130,15 @@ class World(NamedTuple):
 
 
 TEXT = (
-    lambda env: wrappers.TimeLimit(env, 5),
-    wrappers.OrderEnforcing,
-    wrappers.PassiveEnvChecker,
-    wrappers.RecordEpisodeStatistics,
-    lambda env: wrappers.StickyAction(env, 0.4),
-    lambda env: wrappers.TransformReward(env, lambda reward: 2 * reward),
-    lambda env: wrappers.RepeatAction(env, 2),
-)
+    lambda env: wrappers.TimeLimit(env, 5), wrappers.OrderEnforcing, wrappers.PassiveEnvChecker,
+    wrappers.RecordEpisodeStatistics, lambda env: wrappers.StickyAction(env, 0.4),
+    lambda env: wrappers.TransformReward(env, lambda reward: 2 * reward), lambda env: wrappers.RepeatAction(env, 2),
+)  # fmt: skip
 ARRAYS = (
-    lambda env: wrappers.TimeLimit(env, 5),
-    lambda env: wrappers.StickyAction(env, 0.4),
-    lambda env: wrappers.FrameStackObservation(env, 3),
-    lambda env: wrappers.DelayObservation(env, 2),
-    wrappers.NormalizeReward,
-    lambda env: wrappers.MaxAndSkipObservation(env, 2),
-)
+    lambda env: wrappers.TimeLimit(env, 5), lambda env: wrappers.StickyAction(env, 0.4),
+    lambda env: wrappers.FrameStackObservation(env, 3), lambda env: wrappers.DelayObservation(env, 2),
+    wrappers.NormalizeReward, lambda env: wrappers.MaxAndSkipObservation(env, 2),
+)  # fmt: skip
 WORLDS = {
     "Walk": World(lambda: Walk(Limits(max_turns=9)), TEXT, WORDS),
     "FrozenLake": World(lambda: FrozenLakeScore(AnswerFormat(gym.make("tsr/FrozenLake-v0"))), TEXT, SAID),

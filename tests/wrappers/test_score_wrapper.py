@@ -25,7 +25,7 @@ class Progress(ScoreWrapper):
         return after.position - before.position
 
 
-def test_the_score_rates_the_states_around_a_turn():
+def test_the_score_rates_the_states_around_a_turn_and_the_parsed_action_and_penalised_reward():
     env = Progress(Walk())
     env.reset(seed=1)
     start = env.unwrapped.state
@@ -37,9 +37,6 @@ def test_the_score_rates_the_states_around_a_turn():
     assert info == {**bare_info, "score": 2.0}
     assert type(info["score"]) is float
     assert env.given == (start, "Right || Right", env.unwrapped.state, result[1])
-
-
-def test_the_score_sees_the_parsed_action_and_the_penalised_reward():
     env = Progress(AnswerFormat(Walk(), penalty=0.5))
     env.reset(seed=1)
     reward = env.step("<think></think><answer>Right || Fly</answer>")[1]
@@ -95,17 +92,6 @@ def test_a_reward_that_is_no_number_is_refused_at_its_node(make):
         env.expand(0, ["Right"])
 
 
-def test_a_score_of_states_is_finite():
-    class Far(Progress):
-        score_of = "state"
-
-        def score(self, before, action, after, reward):
-            return float("inf")
-
-    with pytest.raises(NotFinite, match=r"wanted the score of a state by .*Far"):
-        Far(Walk()).rate_state(None)
-
-
 def test_after_a_restore_the_score_begins_at_the_restored_state():
     env = Progress(Walk())
     env.reset(seed=1)
@@ -117,37 +103,40 @@ def test_after_a_restore_the_score_begins_at_the_restored_state():
     assert env.given[0].position == 1
 
 
-def test_a_foreign_environment_is_scored_by_its_observations():
+def test_a_score_of_states_rates_a_state_without_a_turn_and_is_finite():
+    class Place(ScoreWrapper):
+        score_of = "state"
+
+        def score(self, before, action, after, reward):
+            return float("inf") if after is None else after.position
+
+    env = Place(Walk())
+    env.reset(seed=1)
+    env.step("Right || Right")
+    assert env.rate_state(env.unwrapped.state) == 2.0
+    with pytest.raises(NotFinite, match=r"wanted the score of a state by .*Place"):
+        env.rate_state(None)
+    plain = ScoreWrapper(Walk())
+    plain.reset(seed=1)
+    with pytest.raises(NotImplementedError):
+        plain.step("Right")
+
+
+def test_a_foreign_environment_is_scored_by_its_observations_of_which_the_last_is_the_wrappers_state():
     class Gap(ScoreWrapper):
         def score(self, before, action, after, reward):
             return float(after[0] - before[0])
 
     env = Gap(gym.make("CartPole-v1"))
     first, _ = env.reset(seed=1)
-    for _ in range(3):
-        second, *_, info = env.step(1)
-        assert info["score"] == float(second[0] - first[0])
-        first = second
-
-
-def test_the_last_observation_of_a_foreign_environment_is_the_wrappers_state():
-    class Same(ScoreWrapper):
-        def score(self, before, action, after, reward):
-            return float(before[0])
-
-    env = Same(gym.make("CartPole-v1"))
-    first, _ = env.reset(seed=1)
     state = env.wrapper_state()
-    env.step(1)
-    env.set_wrapper_state(state)
-    assert env.step(0)[4]["score"] == float(first[0])
-
-
-def test_the_subclass_writes_the_score():
-    env = ScoreWrapper(Walk())
-    env.reset(seed=1)
-    with pytest.raises(NotImplementedError):
-        env.step("Right")
+    for start in (first, None, first):
+        if start is not None:
+            before = start
+            env.set_wrapper_state(state)
+        after, *_, info = env.step(1)
+        assert info["score"] == float(after[0] - before[0])
+        before = after
 
 
 def test_a_score_may_look_at_how_the_episode_ended():
@@ -160,19 +149,6 @@ def test_a_score_may_look_at_how_the_episode_ended():
     assert [env.step("Left")[4]["score"] for _ in range(2)] == [0.0, 1.0]
     env.reset(seed=1)
     assert env.step(" || ".join(["Right"] * env.unwrapped.state.goal))[4]["score"] == 10.0
-
-
-def test_a_score_of_states_rates_a_state_without_a_turn():
-    class Place(ScoreWrapper):
-        score_of = "state"
-
-        def score(self, before, action, after, reward):
-            return after.position
-
-    env = Place(Walk())
-    env.reset(seed=1)
-    env.step("Right || Right")
-    assert env.rate_state(env.unwrapped.state) == 2.0
 
 
 @pytest.mark.parametrize(
@@ -197,12 +173,8 @@ def test_what_looks_at_more_than_the_state_cannot_rate_one(score_of, look, messa
         env.rate_state(env.unwrapped.state)
 
 
-GAMES = {
-    "Sokoban": "SokobanState",
-    "FrozenLake": "FrozenLakeState",
-    "WebShop": "ShopState",
-    "RetrievalQA": "RetrievalState",
-}
+GAMES = {"Sokoban": "SokobanState", "FrozenLake": "FrozenLakeState", "WebShop": "ShopState"}
+GAMES["RetrievalQA"] = "RetrievalState"
 
 
 @pytest.mark.parametrize("game", GAMES)
@@ -328,12 +300,8 @@ def test_nothing_is_expanded_below_a_mark_and_nothing_else_has_changed():
         marked = "dead_end" in node.info
         marks += marked
         assert {**node.info, "dead_end": 0} == {**twin.info, "dead_end": 0}
-        assert (node.observation, node.reward, node.score, node.done) == (
-            twin.observation,
-            twin.reward,
-            twin.score,
-            twin.done,
-        )
+        assert (node.observation, node.reward) == (twin.observation, twin.reward)
+        assert (node.score, node.done) == (twin.score, twin.done)
         assert bool(less.children(index)) == (node.is_open and not node.done)
         assert node.is_open != (node.done or marked)
     assert marks > 10
@@ -347,6 +315,9 @@ def test_a_room_that_is_lost_from_the_start_is_marked_there():
     assert env.reset(seed=1)[1]["dead_end"] == "dead square"
     assert not env.tree.nodes[0].is_open
     assert len(searched(env).nodes) == 1
+    env = DeadEnds(gym.make("tsr/Sokoban-v0", level=LOST, action_type="discrete"), limits=True)
+    assert env.reset(seed=1)[1]["dead_end"] == "dead square"
+    assert (DeadEnds(Walk()).prunes, env.prunes) == ("dead ends", "dead ends within the limits")
 
 
 def test_it_works_under_and_over_other_wrappers_and_after_a_restore():
@@ -363,11 +334,6 @@ def test_it_works_under_and_over_other_wrappers_and_after_a_restore():
         restore(env, start)
         for one in (env, twin):
             assert "dead_end" not in one.step("<answer>Down</answer>")[4]
-
-
-def test_numbered_actions_are_pruned_as_well():
-    env = DeadEnds(gym.make("tsr/Sokoban-v0", level=LOST, action_type="discrete"), limits=True)
-    assert env.reset(seed=1)[1]["dead_end"] == "dead square"
 
 
 def test_on_the_lake_the_way_must_fit_into_what_is_left():
@@ -430,11 +396,6 @@ def test_a_proof_can_be_ones_own(prove):
     env.reset(seed=1)
     assert "dead_end" not in env.step("Right")[4]
     assert env.step("Left || Left")[4]["dead_end"] == "went the wrong way"
-
-
-def test_it_says_what_it_prunes():
-    assert DeadEnds(Walk()).prunes == "dead ends"
-    assert DeadEnds(gym.make("tsr/Sokoban-v0"), limits=True).prunes == "dead ends within the limits"
 
 
 @pytest.mark.parametrize(

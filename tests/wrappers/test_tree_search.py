@@ -43,14 +43,11 @@ def candidates(*texts):
     return [Candidate(text) for text in texts]
 
 
-def test_an_episode_plays_through_the_wrapper_as_without_it():
+def test_an_episode_plays_as_without_the_wrapper_and_every_turn_is_recorded():
     env, bare = walk(), Walk()
     assert bare.reset(seed=3) == env.reset(seed=3)
     for turn in ("Jump || Jump", "Left", "Jump", "junk"):
         assert env.step(turn) == bare.step(turn)
-
-
-def test_every_turn_is_recorded_and_the_cursor_moves():
     env = walk()
     _, reward, *_, info = env.step("Jump || Left")
     env.step("Left")
@@ -78,7 +75,7 @@ def test_a_reset_begins_a_new_tree_with_its_seed_or_one_from_where_it_begins():
         env.tree  # noqa: B018
 
 
-def test_expanding_moves_neither_the_cursor_nor_the_environment():
+def test_expanding_moves_neither_the_cursor_nor_the_environment_and_draws_nothing_of_the_episode():
     env = walk()
     env.step("Right")
     before = snapshot(env.env)
@@ -86,6 +83,12 @@ def test_expanding_moves_neither_the_cursor_nor_the_environment():
     assert (env.tree.children(0), env.cursor) == ((1, 2, 3, 4), 1)
     assert snapshot(env.env) == before
     assert list(env.tree.played) == [0, 1]
+    quiet, busy = walk(), walk()
+    for env in (quiet, busy):
+        env.step("Jump")
+    busy.expand(0, candidates("Jump", "Jump"))
+    busy.expand(1, candidates("Jump"))
+    assert [quiet.step("Jump")[:2] for _ in range(2)] == [busy.step("Jump")[:2] for _ in range(2)]
 
 
 def test_an_imagined_turn_is_what_the_environment_does_with_that_seed():
@@ -143,15 +146,6 @@ def test_the_same_noise_sees_the_future_and_the_tree_says_so():
     assert lake("fresh").tree.about["clairvoyant"] is False
 
 
-def test_expanding_draws_nothing_from_the_episodes_own_dice():
-    quiet, busy = walk(), walk()
-    for env in (quiet, busy):
-        env.step("Jump")
-    busy.expand(0, candidates("Jump", "Jump"))
-    busy.expand(1, candidates("Jump"))
-    assert [quiet.step("Jump")[:2] for _ in range(2)] == [busy.step("Jump")[:2] for _ in range(2)]
-
-
 @pytest.mark.parametrize(
     ("env", "steps"),
     [
@@ -191,7 +185,7 @@ def test_an_ended_episode_can_be_neither_expanded_nor_stepped():
         env.step("Left")
 
 
-def test_the_cursor_goes_anywhere_and_plays_on_from_there():
+def test_the_cursor_goes_anywhere_and_a_new_tree_can_begin_there(tmp_path):
     env = walk()
     first, _ = env.reset(seed=3)
     env.step("Right || Right")
@@ -206,9 +200,13 @@ def test_the_cursor_goes_anywhere_and_plays_on_from_there():
     assert env.goto(0)[0] == first
     with pytest.raises(IndexError):
         env.goto(99)
-
-
-def test_going_to_a_node_without_a_snapshot_says_why(tmp_path):
+    env = walk()
+    env.step("Right")
+    before = snapshot(env.env)
+    tree = env.begin(8, noise="common")
+    assert (tree.seed, len(tree.nodes), env.cursor, env.noise) == (8, 1, 0, "common")
+    assert tree.nodes[0].snapshot == before
+    assert tree.nodes[0].observation == "You are at 1, the goal is at 7."
     env = walk()
     env.step("Right")
     env.tree.save(tmp_path / "tree.jsonl", snapshots=False)
@@ -217,16 +215,6 @@ def test_going_to_a_node_without_a_snapshot_says_why(tmp_path):
         env.goto(0)
     with pytest.raises((TsrGymError, SnapshotError), match="saved without"):
         env.expand(0, candidates("Left"))
-
-
-def test_a_new_tree_can_begin_at_the_cursor():
-    env = walk()
-    env.step("Right")
-    before = snapshot(env.env)
-    tree = env.begin(8, noise="common")
-    assert (tree.seed, len(tree.nodes), env.cursor, env.noise) == (8, 1, 0, "common")
-    assert tree.nodes[0].snapshot == before
-    assert tree.nodes[0].observation == "You are at 1, the goal is at 7."
 
 
 def test_nodes_keep_copies_of_what_was_handed_out():
@@ -245,7 +233,16 @@ def test_nodes_keep_copies_of_what_was_handed_out():
     assert "mine" not in env.tree.nodes[1].info
 
 
-def test_statistics_outside_the_tree_do_not_get_into_it():
+def test_impossible_settings_are_refused_and_array_environments_can_be_searched():
+    for settings in ({"repeats": 0}, {"repeats": 2, "risk": 1.5}, {"risk": "median"}, {"noise": "loud"}):
+        with pytest.raises(ValueError, match=r"wanted (repeats|risk|noise) "):
+            TreeSearchWrapper(Walk(), **settings)
+    env = TreeSearchWrapper(Dice())
+    env.reset(seed=1)
+    assert env.expand(0, [0, np.int64(2)]) == [1, 2]
+    assert [env.tree.nodes[index].candidate for index in (1, 2)] == [Candidate(0), Candidate(2)]
+    assert all(env.tree.nodes[index].info["roll"] in range(1, 9) for index in (1, 2))
+    # Statistics outside the tree do not get into it.
     env = RecordEpisodeStatistics(TreeSearchWrapper(Walk(Limits(max_turns=1))))
     env.reset(seed=1)
     assert "episode" in env.step("Left")[4]
@@ -260,26 +257,6 @@ def test_the_tree_knows_environment_rules_and_scores():
     assert env.tree.about["rules"]["desc"] == tuple(ICE)
     # One step to the left of the start, the goal is two fields away.
     assert (env.tree.nodes[1].score, walk().tree.score_of) == (-2.0, "turn")
-
-
-def test_unknown_noise_is_refused_and_array_environments_can_be_searched():
-    with pytest.raises(ValueError, match=r"wanted noise of .*got 'loud'"):
-        TreeSearchWrapper(Walk(), noise="loud")
-    env = TreeSearchWrapper(Dice())
-    env.reset(seed=1)
-    new = env.expand(0, [Candidate(0), Candidate(2)])
-    assert [env.tree.nodes[index].info["roll"] in range(1, 9) for index in new] == [True, True]
-
-
-def test_a_restore_of_the_whole_stack_begins_a_tree_at_the_restored_state():
-    env = walk()
-    env.step("Right")
-    snap = snapshot(env)
-    env.step("Left")
-    restore(env, snap)
-    assert (env.cursor, len(env.tree.nodes), env.tree.seed) == (0, 1, 3)
-    assert env.tree.nodes[0].observation == "You are at 1, the goal is at 7."
-    assert snapshot(env) == snap
 
 
 class Wheel(StateEnv):
@@ -313,7 +290,7 @@ def draws(env, number):
     return [(twin.restore(env.tree.nodes[0].snapshot, seed=seed), twin.step(1)[1])[1] for seed in seeds]
 
 
-def test_repeats_score_a_turn_by_several_draws_and_go_on_from_the_first():
+def test_repeats_score_a_turn_by_several_draws_or_their_quantile_and_go_on_from_the_first():
     env = wheel(repeats=5)
     wanted = [draws(env, number) for number in range(3)]
     assert len({tuple(row) for row in wanted}) == 3
@@ -322,9 +299,6 @@ def test_repeats_score_a_turn_by_several_draws_and_go_on_from_the_first():
         assert (node.reward, node.observation, node.info["score_draws"]) == (row[0], row[0], tuple(row))
         assert node.score == pytest.approx(sum(row) / 5)
     assert env.tree.spent == Budget(env_steps=15, restores=16, expansions=1)
-
-
-def test_risk_scores_a_turn_by_a_quantile_of_its_draws():
     for risk, rank in ((0.0, 0), (0.25, 1), (0.5, 2), (1.0, 4)):
         env = wheel(repeats=5, risk=risk)
         (index,) = env.expand(0, [1])
@@ -347,19 +321,6 @@ def test_repeats_are_of_draws_that_differ():
     with pytest.raises(ValueError, match='wanted noise "fresh" or "common"'):
         wheel(noise="same", repeats=2).expand(0, [1])
     assert wheel(repeats=2).expand(0, [1], noise="common") == [1]
-
-
-@pytest.mark.parametrize("settings", [{"repeats": 0}, {"repeats": 2, "risk": 1.5}, {"risk": "median"}])
-def test_impossible_repeats_are_refused(settings):
-    with pytest.raises(ValueError, match=r"wanted (repeats|risk) "):
-        TreeSearchWrapper(Walk(), **settings)
-
-
-def test_candidates_may_be_bare_actions_of_any_space():
-    env = TreeSearchWrapper(Dice())
-    env.reset(seed=1)
-    assert env.expand(0, [0, np.int64(2)]) == [1, 2]
-    assert [env.tree.nodes[index].candidate for index in (1, 2)] == [Candidate(0), Candidate(2)]
 
 
 class Pairs(Dice):
@@ -388,7 +349,7 @@ def test_what_was_tried_before_a_turn_raised_is_in_the_tree_and_was_paid_for():
     assert snapshot(env.env) == before
 
 
-def test_a_clone_imagines_in_an_environment_of_its_own():
+def test_clones_and_restores_imagine_in_an_environment_of_their_own():
     env = walk()
     env.step("Right")
     twin = clone(env)
@@ -398,6 +359,14 @@ def test_a_clone_imagines_in_an_environment_of_its_own():
     assert (snapshot(env.env), len(env.tree.nodes)) == (before, 3)
     twin.step("Left")
     assert (env.unwrapped.state.position, twin.unwrapped.state.position) == (2, 0)
+    env = walk()
+    env.step("Right")
+    snap = snapshot(env)
+    env.step("Left")
+    restore(env, snap)
+    assert (env.cursor, len(env.tree.nodes), env.tree.seed) == (0, 1, 3)
+    assert env.tree.nodes[0].observation == "You are at 1, the goal is at 7."
+    assert snapshot(env) == snap
 
 
 def test_a_recorder_that_comes_later_is_there_from_the_next_episode_on():
@@ -439,7 +408,7 @@ def test_nodes_in_the_same_state_know_each_other():
     assert tree.key(1, turns=False) == Walk().state_key(env.unwrapped.state._replace(position=1))
 
 
-def test_an_episode_begins_in_the_middle_with_dice_of_its_own():
+def test_an_episode_begins_in_the_middle_with_dice_of_its_own_but_not_after_its_end():
     env = walk()
     env.step("Right || Right")
     env.step("Right")
@@ -450,9 +419,6 @@ def test_an_episode_begins_in_the_middle_with_dice_of_its_own():
     assert env.tree.nodes[0].snapshot != moment
     landings = {(env.reset(seed=seed, options={"snapshot": moment}), env.step("Jump")[0])[1] for seed in range(20)}
     assert landings == {f"You are at {place}, the goal is at 7." for place in (4, 5, 6)}
-
-
-def test_no_episode_begins_after_its_end():
     env = walk()
     env.reset(seed=1)
     while not env.tree.nodes[env.cursor].done:

@@ -165,14 +165,10 @@ def expect_fit(env_id: str, names: tuple[str, ...]) -> None:
 gym.register_envs(ale_py)
 
 FAMILIES = {
-    "gymnasium.envs.classic_control": "classic control",
-    "gymnasium.envs.box2d": "Box2D",
-    "gymnasium.envs.toy_text": "toy text",
-    "gymnasium.envs.mujoco": "MuJoCo",
-    "gymnasium.envs.phys2d": "JAX",
-    "gymnasium.envs.tabular": "JAX",
-    "ale_py.env": "Atari",
-}
+    "gymnasium.envs.classic_control": "classic control", "gymnasium.envs.box2d": "Box2D",
+    "gymnasium.envs.toy_text": "toy text", "gymnasium.envs.mujoco": "MuJoCo", "gymnasium.envs.phys2d": "JAX",
+    "gymnasium.envs.tabular": "JAX", "ale_py.env": "Atari",
+}  # fmt: skip
 # One or two of each family, with actions and observations of every type.
 REPRESENTATIVES = (
     "CartPole-v1", "Pendulum-v1", "LunarLander-v3", "BipedalWalker-v3", "FrozenLake-v1", "Blackjack-v1", "Hopper-v5",

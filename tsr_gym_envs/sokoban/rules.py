@@ -299,6 +299,8 @@ def grid_coord(state: SokobanState) -> str:
     return f"Coordinates: \n{coord(state)}\nGrid Map: \n{grid(state)}"
 
 
+# Play returns to the same positions again and again. The other forms take hardly longer than a look into a cache.
+@lru_cache(maxsize=1 << 14)
 def compact(state: SokobanState) -> str:
     """Return a short form for very small models: every piece and inner wall by the name of its square, as in chess.
 

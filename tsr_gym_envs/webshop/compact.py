@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tsr_gym_envs.lucene_bm25.analysis import term_of
 from tsr_gym_envs.webshop.pages import Page
 from tsr_gym_envs.webshop.rules import follow, page_of
-from tsr_gym_envs.webshop.score import read_instruction, spoken
+from tsr_gym_envs.webshop.score import read_instruction, share, spoken, words_of
 from tsr_gym_envs.webshop.shop import Shop
 from tsr_gym_envs.webshop.state import ShopAction, ShopState, parse_kindly
 
@@ -105,6 +105,18 @@ def _compact(shop: Shop, goal: int, page: Page) -> CompactPage:
     if page.kind == "done":
         return CompactPage("bought")
     return _item(shop, want, page, buttons)
+
+
+def shown_overlap(shop: Shop, state: ShopState) -> float:
+    """Return the share of the instruction's words that compact pages show outside the instruction.
+
+    Of an open or bought product these are the words of its page and of its line of results.
+    """
+    instruction = shop.goal(state).instruction_text
+    product = state._replace(page="item_page", sub="") if state.row >= 0 else state
+    texts = [compact_page(shop, product).text] if state.page != "index" else []
+    texts += [_row(shop, want_of(instruction), state.row).text] if state.row >= 0 else []
+    return share(words_of(instruction), words_of(" ".join(texts)))
 
 
 class _Row(NamedTuple):

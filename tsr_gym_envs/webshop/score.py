@@ -89,7 +89,7 @@ def overlap(shop: Shop, state: ShopState) -> float:
     shown = state._replace(page="item_page", sub="") if state.page == "done" else state
     nodes = shop.layout(page_of(shop, shown)).nodes
     wanted = words_of(shop.goal(state).instruction_text)
-    return _share(wanted, words_of(" ".join(node.text for node in nodes if node.role != "button")))
+    return share(wanted, words_of(" ".join(node.text for node in nodes if node.role != "button")))
 
 
 def fit(shop: Shop, state: ShopState, *, opens: bool = True) -> float:
@@ -118,10 +118,11 @@ def fit(shop: Shop, state: ShopState, *, opens: bool = True) -> float:
 def _fit(request: Request, product: Product, words: frozenset[str], choices: dict[str, str]) -> float:
     wishes = request.wishes or _named(request.text, product.options)
     met = sum(choices.get(name) == value for name, value in wishes)
-    return (2 * _share(request.words, words) + (product.prices[0] <= request.limit) + met) / (3 + len(wishes))
+    return (2 * share(request.words, words) + (product.prices[0] <= request.limit) + met) / (3 + len(wishes))
 
 
-def _share(wanted: frozenset[str], words: frozenset[str]) -> float:
+def share(wanted: frozenset[str], words: frozenset[str]) -> float:
+    """Return the share of wanted words that are among some words, 1 where none is wanted."""
     return len(wanted & words) / len(wanted) if wanted else 1.0
 
 

@@ -24,7 +24,7 @@ from tsr_gym.agents.episodes.env_pool import task_settings
 from tsr_gym.agents.episodes.trajectory import NAME, learned_from
 from tsr_gym.agents.reports.view.read_files import SeenTree, is_finite, tree_header
 from tsr_gym.errors import ConfigError, SnapshotError, shown
-from tsr_gym.files import read_regular
+from tsr_gym.files import read_unzipped
 from tsr_gym.keywords import parse_settings
 from tsr_gym.node import Node
 from tsr_gym.registration import accepted, env_class, find_env
@@ -319,7 +319,8 @@ def summarise_tree(path: Path, within: Path | None = None) -> dict[str, Any]:
         InvalidTree: Its header cannot be read.
         OSError: The file cannot be read, or a link leaves the folder.
     """
-    first, *lines = read_regular(path, within=within).splitlines() or [b""]
+    content, damage = read_unzipped(path, within=within)
+    first, *lines = content.splitlines() or [b""]
     header = tree_header(first, path)
     returns: list[float] = []
     ends = {"solved": 0, "failed": 0, "cut": 0}
@@ -336,7 +337,7 @@ def summarise_tree(path: Path, within: Path | None = None) -> dict[str, Any]:
         except DAMAGE:
             break
     outcome = next((name for name, count in ends.items() if count), "open")
-    whole = header.get("nodes") == len(returns)
+    whole = not damage and header.get("nodes") == len(returns)
     return {"nodes": len(returns), "outcome": outcome, "ends": ends, "best": number(best), "whole": whole}
 
 

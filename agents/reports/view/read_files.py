@@ -15,7 +15,7 @@ from tsr_gym.agents.config.recipes import read_config_file
 from tsr_gym.agents.reports.diagnosis import Finding, at_random, diagnose
 from tsr_gym.agents.reports.methods import label_of
 from tsr_gym.errors import ConfigError, InvalidTree, shown
-from tsr_gym.files import read_regular
+from tsr_gym.files import read_regular, read_unzipped
 from tsr_gym.node import node_from_json
 from tsr_gym.tree import DAMAGE, FORMAT, SCORES_OF, VERSION, Tree
 
@@ -46,7 +46,8 @@ def read_tree(path: Path, within: Path | None = None) -> SeenTree:
         InvalidTree: Not even the header and the first node can be read.
         OSError: The file cannot be read, or a link leaves the folder.
     """
-    lines = read_regular(path, within=within).splitlines()
+    content, damage = read_unzipped(path, within=within)
+    lines = content.splitlines()
     header = tree_header(lines[0] if lines else b"", path)
     tree = Tree(seed=header["seed"], score_of=header["score_of"], about=header["about"])
     played, snapshots, note = set(_ints(header.get("played"))), [], ""
@@ -56,12 +57,13 @@ def read_tree(path: Path, within: Path | None = None) -> SeenTree:
             snapshot = data.pop("snapshot")
             tree.add(node_from_json({**data, "snapshot": None}), played=number - 2 in played)
         except DAMAGE:
-            note = f"line {number} is not whole"
+            note = damage or f"line {number} is not whole"
             break
         snapshots.append(snapshot if isinstance(snapshot, str) else None)
     if not tree.nodes:
         raise InvalidTree(f"{path}: wanted a tree with at least its first node, got none: the file is cut short")
     total = header.get("nodes")
+    note = note or damage
     if note or total != len(tree.nodes):
         note = f"{note or 'the file is cut short'}: {len(tree.nodes):,} nodes shown of {shown(total)}"
     tree.choose([index for index in _ints(header.get("chosen")) if 0 <= index < len(tree.nodes)])

@@ -22,8 +22,9 @@ from tsr_gym.agents.reports.view.describe_tree import (
 )
 from tsr_gym.agents.reports.view.read_files import Spell, find_spelling, read_run, read_tree
 from tsr_gym.errors import ConfigError, InvalidTree, TsrGymError
+from tsr_gym.files import ZIPPED
 from tsr_gym.optional import importing_only
-from tsr_gym.tree import Tree
+from tsr_gym.tree import ENDINGS, Tree, files_in
 
 
 class TreeFile(NamedTuple):
@@ -70,9 +71,9 @@ def find_sources(paths: Sequence[Path]) -> Sources:
     for path in paths:
         if path.is_file():
             # A damaged tree is shown as one; a file of another kind was named by mistake.
-            if path.suffix != ".jsonl":
+            if not path.name.endswith(ENDINGS):
                 _check_tree(path)
-            trees[_unused(path.stem, taken)] = TreeFile(path)
+            trees[_unused(_bare(path).name, taken)] = TreeFile(path)
             continue
         if not path.is_dir():
             raise ConfigError(f"{path}: wanted the folder of a run or a file of a tree, found nothing")
@@ -104,9 +105,14 @@ def _runs_in(folder: Path) -> list[Path]:
 
 def _trees_in(name: str, folder: Path, run: Path | None = None) -> dict[str, TreeFile]:
     return {
-        f"{name}/{file.relative_to(folder).with_suffix('').as_posix()}": TreeFile(file, run or folder, run)
-        for file in sorted(folder.rglob("*.jsonl"))
+        f"{name}/{_bare(file.relative_to(folder)).as_posix()}": TreeFile(file, run or folder, run)
+        for file in files_in(folder)
     }
+
+
+def _bare(file: Path) -> Path:
+    """Return the path of a file without the endings of its name."""
+    return file.with_name(file.name.removesuffix(ZIPPED)).with_suffix("")
 
 
 def _unused(name: str, taken: set[str]) -> str:

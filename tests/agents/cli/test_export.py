@@ -25,7 +25,7 @@ def lines(path):
 def test_preferences_of_a_run_are_found_again_in_its_trees(capsys, searched, tmp_path):
     out = tmp_path / "pairs.jsonl"
     assert cli.main(["export", str(searched), "--kind", "preferences(pairing='all')", "--out", str(out)]) == 0
-    files = {str(path) for path in (searched / "trees").rglob("*.jsonl")}
+    files = {str(path) for path in (searched / "trees").rglob("*.jsonl.gz")}
     rows = lines(out)
     shown = capsys.readouterr().out
     assert shown == f"{out}: {len(rows):,} preferences(pairing='all') from {len(files)} trees\n"
@@ -41,7 +41,7 @@ def test_preferences_of_a_run_are_found_again_in_its_trees(capsys, searched, tmp
 
 
 def test_step_values_of_a_tree_are_means_over_what_came_after(searched, tmp_path):
-    (source, *_) = sorted((searched / "trees").rglob("*.jsonl"))
+    (source, *_) = sorted((searched / "trees").rglob("*.jsonl.gz"))
     out = tmp_path / "values.jsonl"
     assert cli.main(["export", str(source), "--kind", "step-values(unfinished='return')", "--out", str(out)]) == 0
     tree = Tree.load(source)

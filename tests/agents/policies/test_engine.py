@@ -17,10 +17,9 @@ from tsr_gym.testing.check_engine import HELD
 
 def test_a_script_answers_every_seed_in_order_and_is_an_engine():
     engine = ScriptedEngine(lambda prompt, seed: (*prompt, seed))
-    assert engine.generate([(1, 2), (3,)], seeds=[[7, 8], [9]]) == [
-        [Completion((1, 2, 7), (0.0,) * 3, "stop"), Completion((1, 2, 8), (0.0,) * 3, "stop")],
-        [Completion((3, 9), (0.0,) * 2, "stop")],
-    ]
+    first, second = engine.generate([(1, 2), (3,)], seeds=[[7, 8], [9]])
+    assert first == [Completion((1, 2, seed), (0.0,) * 3, "stop") for seed in (7, 8)]
+    assert second == [Completion((3, 9), (0.0,) * 2, "stop")]
     engine = ScriptedEngine(lambda prompt, seed: ())
     engine.generate([(1,)], seeds=[[1, 2, 3]])
     engine.load_weights([("weight", 1)])
@@ -114,21 +113,14 @@ class Held:
 def test_an_engine_of_ones_own_is_chosen_by_its_name_and_gets_the_settings_that_it_has_arguments_for():
     text = "tests.agents.policies.test_engine:Held(number=3)"
     assert find_engine(text) == EngineEntry(text, takes_adapters=True, in_workers=True)
-    assert start_host(text, Path("model"), url=None, dtype="float32", lora_rank=2).made_with == (
-        Path("model"),
-        "float32",
-        3,
-    )
+    host = start_host(text, Path("model"), url=None, dtype="float32", lora_rank=2)
+    assert host.made_with == (Path("model"), "float32", 3)
     assert start_host("transformers", Path("model")) is None
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("vlm", "did you mean vllm"),
-        ("tests.agents.policies.test_engine:Held(size=3)", "has no"),
-        ("tests.agents.policies.test_engine:Missing", "Missing"),
-    ],
+    [("vlm", "did you mean vllm"), ("tests.agents.policies.test_engine:Missing", "Missing")],
 )
 def test_an_engine_that_does_not_exist_is_refused(text, message):
     with pytest.raises(ConfigError, match=message):

@@ -194,10 +194,8 @@ def test_a_sample_sees_the_prompt_and_its_own_slots():
     rows = SharedRows(roomy_cache(1), torch.tensor([[0, 1], [2, -1]]), filled)
     rows.grow(torch.tensor([[True, True], [True, False]]))
     rows.grow(torch.tensor([[False, True], [True, False]]))
-    assert rows.seen.int().tolist() == [
-        [[0, 1, 1, 0, 0, 0], [0, 1, 0, 1, 0, 1]],
-        [[1, 1, 1, 0, 1, 0], [1, 1, 0, 0, 0, 0]],
-    ]
+    first, second = [[0, 1, 1, 0, 0, 0], [0, 1, 0, 1, 0, 1]], [[1, 1, 1, 0, 1, 0], [1, 1, 0, 0, 0, 0]]
+    assert rows.seen.int().tolist() == [first, second]
     assert rows.crowded()
     rows.spread()
     assert rows.samples.tolist() == [[0], [1], [2], [-1]]

@@ -24,16 +24,9 @@ def test_the_papers_arrangement_has_rules_in_the_system_message_and_state_and_bu
 
 def test_later_turns_begin_with_the_reward_of_the_turn_before():
     turn = paper_prompt("").turn
-    assert turn(node(2, reward=-0.1 + -0.2, actions_left=7)).splitlines()[:7] == [
-        "Reward:",
-        # Not -0.30000000000000004.
-        "-0.3",
-        "",
-        "Turn 3:",
-        "State:",
-        "P_G",
-        "You have 7 actions left.",
-    ]
+    lines = turn(node(2, reward=-0.1 + -0.2, actions_left=7)).splitlines()
+    # Not -0.30000000000000004.
+    assert lines[:7] == ["Reward:", "-0.3", "", "Turn 3:", "State:", "P_G", "You have 7 actions left."]
     assert turn(node(1, reward=10.9)).startswith("Reward:\n10.9\n")
 
 

@@ -24,10 +24,8 @@ def turns(policy, seeds):
 
 
 def test_every_number_of_actions_and_every_action_is_equally_likely():
-    found = [
-        AnswerFormat.parse(candidate.text).split(" || ")
-        for candidate in turns(RandomPolicy(ACTIONS, max_actions=4), range(20))
-    ]
+    drawn = turns(RandomPolicy(ACTIONS, max_actions=4), range(20))
+    found = [AnswerFormat.parse(candidate.text).split(" || ") for candidate in drawn]
     lengths = Counter(map(len, found))
     actions = Counter(action for turn in found for action in turn)
     # A thousand turns: 250 of each length and, of 2500 actions, 833 of each; give or take five standard deviations.

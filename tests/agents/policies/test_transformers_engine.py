@@ -100,11 +100,9 @@ def ids_of(answers):
 @pytest.mark.parametrize("reuse", [True, False])
 def test_a_sample_is_the_same_alone_and_in_any_company(engine_of, model, reuse):
     together = ids_of(engine_of(model, reuse=reuse).generate(PROMPTS, seeds=SEEDS))
-    alone = [
-        [engine_of(model, reuse=reuse).generate([prompt], seeds=[[seed]])[0][0].token_ids for seed in row]
-        for prompt, row in zip(PROMPTS, SEEDS, strict=True)
-    ]
-    assert together == alone
+    for prompt, seeds, answers in zip(PROMPTS, SEEDS, together, strict=True):
+        alone = [engine_of(model, reuse=reuse).generate([prompt], seeds=[[seed]])[0][0] for seed in seeds]
+        assert [completion.token_ids for completion in alone] == answers
     backwards = ids_of(engine_of(model, reuse=reuse).generate(PROMPTS[::-1], seeds=SEEDS[::-1]))
     assert backwards[::-1] == together
     assert ids_of(engine_of(model, reuse=reuse, max_batch=2).generate(PROMPTS, seeds=SEEDS)) == together
@@ -117,11 +115,8 @@ def test_prompts_that_grow_along_a_tree_are_answered_as_if_computed_from_the_sta
     for turn in range(4):
         answers = check(engine, prompts, seeds)
         # Continue from every sample: some at once, some after words of different lengths.
-        prompts = [
-            (*prompt, *completion.token_ids, *range(40, 40 + (number + turn) % 4))
-            for prompt, row in zip(prompts, answers, strict=True)
-            for number, completion in enumerate(row)
-        ][:7]
+        said = [(prompt, *pair) for prompt, row in zip(prompts, answers, strict=True) for pair in enumerate(row)]
+        prompts = [(*prompt, *made.token_ids, *range(40, 40 + (n + turn) % 4)) for prompt, n, made in said[:7]]
         seeds = [[100 * turn + number, 55] for number in range(len(prompts))]
 
 
@@ -139,6 +134,8 @@ def test_what_was_not_computed_again_is_counted(engine_of, model):
     assert unknown[0].num_cached == 0
     (never,) = engine_of(model, reuse=False).generate([longer], seeds=[[6, 7]])
     assert [completion.num_cached for completion in never] == [0, len(longer)]
+    # No prompts are no answers.
+    assert (engine.generate([], seeds=[]), engine.generate([PROMPTS[0]], seeds=[[]])) == ([], [[]])
 
 
 def test_an_answer_ends_with_a_stop_token_at_its_limit_or_where_the_context_ends(engine_of, model):
@@ -270,10 +267,8 @@ def test_a_model_whose_layers_forget_is_computed_from_the_start_and_still_right(
 
 def test_a_model_with_absolute_positions_and_dropout_is_sampled_without_dropout():
     torch.manual_seed(3)
-    model = GPT2LMHeadModel(
-        GPT2Config(vocab_size=80, n_embd=32, n_layer=2, n_head=4, n_positions=96, initializer_range=0.3)
-    )
-    model.eval()
+    sizes = {"vocab_size": 80, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 96}
+    model = GPT2LMHeadModel(GPT2Config(**sizes, initializer_range=0.3)).eval()
     engine = transformers_engine(model)
     answers = check(engine, PROMPTS, SEEDS)
     model.train()
@@ -284,11 +279,7 @@ def test_a_model_with_absolute_positions_and_dropout_is_sampled_without_dropout(
 
 def test_a_model_whose_positions_are_counted_by_the_mask_has_a_row_for_every_sample():
     torch.manual_seed(3)
-    model = FalconForCausalLM(
-        FalconConfig(
-            vocab_size=80, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, alibi=True, initializer_range=0.3
-        )
-    ).eval()
+    model = FalconForCausalLM(FalconConfig(**SMALL, alibi=True, initializer_range=0.3)).eval()
     # Long enough that samples of other models would share a row.
     prompts = [tuple(range(6, 46)), tuple(range(20, 70))]
     answers = check(transformers_engine(model), prompts, [[1, 2, 3, 4], [5, 6, 7, 8]])
@@ -312,11 +303,6 @@ def test_impossible_settings_are_refused(engine_of, model, settings):
         engine_of(model, **settings)
 
 
-def test_no_prompts_are_no_answers(engine_of, model):
-    assert engine_of(model).generate([], seeds=[]) == []
-    assert engine_of(model).generate([PROMPTS[0]], seeds=[[]]) == [[]]
-
-
 M = 2**64 - 1
 
 
@@ -338,20 +324,14 @@ def test_the_twin_is_the_published_generator():
     assert splitmix64(1234567, 4) == published
 
 
-@pytest.mark.parametrize("seed", [0, 1, 1234567, 2**63 - 1, 2**62 + 12345, -1, -(2**63)])
-def test_the_uniform_numbers_are_the_top_53_bits_of_splitmix64(seed):
-    expected = [output >> 11 for output in splitmix64(seed, 40)]
-    found = [uniforms(torch.tensor([seed]), position).item() for position in range(40)]
-    # Exact: a double holds 53 bits.
-    assert [number * 2**53 for number in found] == expected
-    assert all(0 <= number < 1 for number in found)
-
-
-def test_a_number_depends_on_its_own_seed_alone():
-    seeds = torch.tensor([5, 2**63 - 1, 7, 5])
-    together = uniforms(seeds, 3)
-    assert together[0] == together[3]
-    assert together.tolist() == [uniforms(seeds[i : i + 1], 3).item() for i in range(4)]
+def test_the_uniform_numbers_are_the_top_53_bits_of_splitmix64():
+    seeds = [0, 1, 1234567, 2**63 - 1, 2**62 + 12345, -1, -(2**63), 0]
+    outputs = [splitmix64(seed, 40) for seed in seeds]
+    for position in range(40):
+        numbers = uniforms(torch.tensor(seeds), position).tolist()
+        # Exact: a double holds 53 bits.
+        assert [number * 2**53 for number in numbers] == [output[position] >> 11 for output in outputs]
+        assert all(0 <= number < 1 for number in numbers)
 
 
 LOGITS = torch.tensor([2.0, -1.0, 0.5, 0.0, 3.0, -4.0, 1.0])

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, spread
 from tsr_gym import ConfigError
 from tsr_gym.agents.cli.train import read_config
 from tsr_gym.agents.config import TrainConfig
@@ -141,7 +141,10 @@ def recipes():
     return sorted({line.partition(" # ")[0].strip() for line in lines if not re.search("--resume|--config", line)})
 
 
-@pytest.mark.parametrize("recipe", recipes())
+@pytest.mark.parametrize(
+    "recipe",
+    [line if line in spread(recipes(), 6) else pytest.param(line, marks=pytest.mark.deep) for line in recipes()],
+)
 def test_the_documents_recipes_pass(recipe):
     check_choices(configured(recipe))
 

@@ -90,7 +90,7 @@ def test_tokens_have_their_advantages_in_their_trees():
 @pytest.mark.parametrize("algorithm", ["ppo", "grpo"])
 def test_the_saved_trees_of_a_run_hold_advantages(base_model, tmp_path, algorithm):
     run = trained(tmp_path / "run", base_model, learn={"algorithm": algorithm}, run={"updates": 2, "save_trees": 2})
-    for file in sorted((run / "trees" / "000002").glob("*.jsonl")):
+    for file in sorted((run / "trees" / "000002").glob("*.jsonl.gz")):
         tree = Tree.load(file)
         learned = learned_from(tree)
         assert learned.estimator == {"ppo": "gae", "grpo": "grpo"}[algorithm]

@@ -68,8 +68,8 @@ def test_the_metrics_count_what_was_done(undisturbed):
 
 
 def test_saved_trees_can_be_read_and_are_of_the_update_they_are_named_after(undisturbed):
-    paths = sorted((undisturbed / "trees").glob("*/*.jsonl"))
-    assert [path.parent.name + "/" + path.name for path in paths] == [f"00000{n}/00-00.jsonl" for n in (2, 4, 5)]
+    paths = sorted((undisturbed / "trees").glob("*/*.jsonl.gz"))
+    assert [path.parent.name + "/" + path.name for path in paths] == [f"00000{n}/00-00.jsonl.gz" for n in (2, 4, 5)]
     tree = Tree.load(paths[0])
     line = records(undisturbed)[1]
     assert len(tree.children(0)) == 3
@@ -354,6 +354,17 @@ def test_a_copy_or_another_runs_checkpoint_is_none_of_this_run(undisturbed, expe
     (run / "run_id").write_text("the id of another run")
     with pytest.raises(CheckpointError, match=r"000006: a checkpoint of another run"):
         resume_run(run)
+
+
+def test_a_checkpoint_of_a_copy_that_was_trained_otherwise_is_refused(undisturbed, tmp_path):
+    run = shutil.copytree(undisturbed, tmp_path / "run")
+    log = run / "metrics.jsonl"
+    *lines, last = log.read_text().splitlines()
+    other = json.loads(last)
+    log.write_text("\n".join([*lines, json.dumps(other | {"sampled_tokens_total": 7}), ""]))
+    with pytest.raises(CheckpointError, match=r"000005 had sampled .* has 7: it belongs to a copy of this run"):
+        resume_run(run)
+    assert json.loads(log.read_text().splitlines()[-1])["sampled_tokens_total"] == 7
 
 
 def test_of_two_trainers_of_one_run_the_second_looks_again(undisturbed, expected, tmp_path):

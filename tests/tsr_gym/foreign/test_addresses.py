@@ -107,14 +107,11 @@ ONLY_REPLAYED = {
     "weak": WeakSet(WEAK),
 }
 ORDERED = {
-    "no set": [Beast(), Beast()],
-    "a single element": {Beast()},
-    "numbers and text": {1, "a", (2, None), 0.5, Mode.CALM, np.int64(3)},
-    "hash by value": {Numbered(1), Numbered(2)},
-    "dataclasses of numbers": {Pair(1, 2), Pair(2, "b")},
-    "keys of a dictionary": {Beast(): 1, Beast(): 2},
+    "no set": [Beast(), Beast()], "a single element": {Beast()},
+    "numbers and text": {1, "a", (2, None), 0.5, Mode.CALM, np.int64(3)}, "hash by value": {Numbered(1), Numbered(2)},
+    "dataclasses of numbers": {Pair(1, 2), Pair(2, "b")}, "keys of a dictionary": {Beast(): 1, Beast(): 2},
     "classes and functions": {Beast, Mode, unnamed, len, threading},
-}
+}  # fmt: skip
 
 
 def held(value):

@@ -98,20 +98,12 @@ class Single:
 @pytest.mark.parametrize(
     ("left", "right"),
     [
-        (1, True),
-        (1, 1.0),
-        (0.0, -0.0),
-        ("a", b"a"),
-        ([1], (1,)),
-        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
-        (np.array([1, 2]), np.array([1.0, 2.0])),
-        (np.array([1, 2]), np.array([[1, 2]])),
-        (np.float32(1), np.float64(1)),
-        (deque([1], maxlen=2), deque([1], maxlen=3)),
-        ({1}, frozenset({1})),
+        (1, True), (1, 1.0), (0.0, -0.0), ("a", b"a"), ([1], (1,)), ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        (np.array([1, 2]), np.array([1.0, 2.0])), (np.array([1, 2]), np.array([[1, 2]])),
+        (np.float32(1), np.float64(1)), (deque([1], maxlen=2), deque([1], maxlen=3)), ({1}, frozenset({1})),
         (Key(1), Key(2)),
     ],
-)
+)  # fmt: skip
 def test_values_that_python_may_call_equal_are_not_the_same(left, right):
     assert not same(frozen(left), frozen(right))
     assert same(frozen(left), frozen(copy.deepcopy(left)))
@@ -348,28 +340,14 @@ def test_plain_values_come_out_of_bytes_as_they_went_in(value):
 @pytest.mark.parametrize(
     "value",
     [
-        {3, 1},
-        bytearray(b"ab"),
-        1 - 2j,
-        range(1, 9, 2),
-        slice(1, None),
-        deque([[1]], maxlen=3),
-        defaultdict(int, a=1),
-        OrderedDict(b=1, a=2),
-        np.asfortranarray(np.arange(6).reshape(2, 3)),
-        np.arange(24).reshape(2, 3, 4).transpose(2, 0, 1),
-        np.array([None, (1, [2])], dtype=object),
-        np.random.default_rng(1),
-        np.random.Generator(np.random.MT19937(1)),
-        np.random.RandomState(1),
-        np.random.PCG64(1),
-        Point(1.5, [2]),
-        {(1, 2): Point(0.0, [])},
-        np.dtype("<f4"),
-        [np.float32, int],
+        {3, 1}, bytearray(b"ab"), 1 - 2j, range(1, 9, 2), slice(1, None), deque([[1]], maxlen=3), defaultdict(int, a=1),
+        OrderedDict(b=1, a=2), np.asfortranarray(np.arange(6).reshape(2, 3)),
+        np.arange(24).reshape(2, 3, 4).transpose(2, 0, 1), np.array([None, (1, [2])], dtype=object),
+        np.random.default_rng(1), np.random.Generator(np.random.MT19937(1)), np.random.RandomState(1),
+        np.random.PCG64(1), Point(1.5, [2]), {(1, 2): Point(0.0, [])}, np.dtype("<f4"), [np.float32, int],
     ],
     ids=lambda value: type(value).__name__,
-)
+)  # fmt: skip
 def test_what_environments_hold_comes_out_of_bytes_as_it_went_in(value):
     assert same(through_bytes(value), frozen(value))
 
@@ -421,25 +399,18 @@ def hostile(attributes):
 @pytest.mark.parametrize(
     "attributes",
     [
-        {"__class__": Named("tests.tsr_gym.foreign.worlds", "Locked")},
-        {"action_space": 3},
-        {"tool": Named("subprocess", "Popen")},
-        {"tool": Named("os", "system")},
+        {"__class__": Named("tests.tsr_gym.foreign.worlds", "Locked")}, {"action_space": 3},
+        {"tool": Named("subprocess", "Popen")}, {"tool": Named("os", "system")},
         {"tool": Thing(Named("subprocess", "Popen"), {})},
         {"tool": Thing(Named("tests.tsr_gym.foreign.worlds", "Resource"), {"__class__": 1})},
         {"tool": Thing(Named("tests.tsr_gym.foreign.worlds", "Mode"), {})},
-        {"tool": Reduced(Named("tests.conftest", "run_python"), ("1",), None, None, None)},
-        {"tool": Made("eval", "1")},
-        {"tool": Members(Named("tests.conftest", "run_python"), ("1",))},
-        {"tool": Randomness("Generator", 3)},
-        {"tool": OtherArray("os", np.zeros(2))},
-        {"step": 3},
-        {"unwrapped": 3},
-        {"begin": Named("tests.tsr_gym.foreign.worlds", "Body")},
-        {"tool": Randomness("Loaded", 3)},
+        {"tool": Reduced(Named("tests.conftest", "run_python"), ("1",), None, None, None)}, {"tool": Made("eval", "1")},
+        {"tool": Members(Named("tests.conftest", "run_python"), ("1",))}, {"tool": Randomness("Generator", 3)},
+        {"tool": OtherArray("os", np.zeros(2))}, {"step": 3}, {"unwrapped": 3},
+        {"begin": Named("tests.tsr_gym.foreign.worlds", "Body")}, {"tool": Randomness("Loaded", 3)},
     ],
     ids=lambda attributes: str(attributes)[:40],
-)
+)  # fmt: skip
 def test_bytes_that_were_made_up_are_refused_and_change_nothing(attributes):
     env, snap = hostile(attributes)
     before = snapshot(env)

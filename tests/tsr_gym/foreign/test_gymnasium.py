@@ -84,15 +84,12 @@ def test_twisters_that_force_a_frame_to_accept_or_to_repeat_do():
 @pytest.mark.parametrize(
     ("settings", "level"),
     [
-        ({}, "exact"),
-        ({"sound_obs": True}, "none"),
-        ({"_game": "miniature_golf"}, "none"),
-        ({"_game": "video_checkers"}, "exact"),
-        ({"_game": "video_checkers", "_frameskip": (2, 5)}, "none"),
+        ({}, "exact"), ({"sound_obs": True}, "none"), ({"_game": "miniature_golf"}, "none"),
+        ({"_game": "video_checkers"}, "exact"), ({"_game": "video_checkers", "_frameskip": (2, 5)}, "none"),
         ({"_game": "video_checkers", "_frameskip": 1, "_obs_type": "ram"}, "exact"),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_a_game_is_exact_where_ale_saves_all_of_what_it_shows(settings, level):
     game = {"_game": "breakout", "_frameskip": 4, "_obs_type": "rgb", "sound_obs": False}
     support = AtariAdapter().support(SimpleNamespace(**(game | settings)))
@@ -189,17 +186,10 @@ def test_each_environment_draws_and_frees_in_a_separate_context():
 def imitation():
     buffer, warnings = np.arange(8.0), np.zeros((2, 3), np.int32)
     return SimpleNamespace(
-        qpos=buffer[:3],
-        qvel=buffer[3:5],
-        nbuffer=buffer.nbytes,
-        energy=np.array([1.5, 2.5]),
-        solver_niter=np.array([7], np.int32),
-        solver_nnz=np.zeros(0, np.int32),
-        efc_force=np.ones(4),
-        flg_energypos=True,
-        warning=SimpleNamespace(lastinfo=warnings[:, 0], number=warnings[:, 1]),
-        time=0.0,
-    )
+        qpos=buffer[:3], qvel=buffer[3:5], nbuffer=buffer.nbytes, energy=np.array([1.5, 2.5]),
+        solver_niter=np.array([7], np.int32), solver_nnz=np.zeros(0, np.int32), efc_force=np.ones(4),
+        flg_energypos=True, warning=SimpleNamespace(lastinfo=warnings[:, 0], number=warnings[:, 1]), time=0.0,
+    )  # fmt: skip
 
 
 def test_results_outside_the_buffer_and_this_versions_counters_are_saved():

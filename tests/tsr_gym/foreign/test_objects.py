@@ -337,16 +337,13 @@ def make_walk(bonus=0, render_mode=None):
 @pytest.mark.parametrize(
     ("other", "shared"),
     [
-        (lambda: made(bonus=3), True),
-        (lambda: made(bonus=3, render_mode="rgb_array"), True),
-        (lambda: made(bonus=4), False),
-        (lambda: made(bonus=3, name="Walk-v1"), False),
-        (lambda: made(bonus=3, entry_point=make_walk), False),
-        (lambda: made(bonus=len), False),
+        (lambda: made(bonus=3), True), (lambda: made(bonus=3, render_mode="rgb_array"), True),
+        (lambda: made(bonus=4), False), (lambda: made(bonus=3, name="Walk-v1"), False),
+        (lambda: made(bonus=3, entry_point=make_walk), False), (lambda: made(bonus=len), False),
         (lambda: Walk(3), False),
     ],
     ids=["alike", "another mode", "other arguments", "another id", "another maker", "given an object", "no spec"],
-)
+)  # fmt: skip
 def test_environments_with_equal_arguments_share_a_verdict(other, shared):
     examined, verdicts = [], SharedVerdicts()
     first, second = made(bonus=3), other()

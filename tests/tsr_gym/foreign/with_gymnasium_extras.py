@@ -215,16 +215,12 @@ def test_a_game_without_stickiness_and_with_steps_of_one_frame_continues_bit_for
 @pytest.mark.parametrize(
     "settings",
     [
-        {"repeat_action_probability": 0.9, "frameskip": 1},
-        {"frameskip": (2, 5)},
-        {"continuous": True, "repeat_action_probability": 0.5},
-        {"obs_type": "ram", "repeat_action_probability": 1.0},
-        {"obs_type": "grayscale", "full_action_space": True},
-        {"sound_obs": True},
-        {"mode": 4, "difficulty": 1},
+        {"repeat_action_probability": 0.9, "frameskip": 1}, {"frameskip": (2, 5)},
+        {"continuous": True, "repeat_action_probability": 0.5}, {"obs_type": "ram", "repeat_action_probability": 1.0},
+        {"obs_type": "grayscale", "full_action_space": True}, {"sound_obs": True}, {"mode": 4, "difficulty": 1},
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_a_game_under_other_settings_continues_bit_for_bit(settings):
     check_continuation(lambda: gym.make("ALE/Breakout-v5", **settings), before=(0, 1, 20, 60))
 

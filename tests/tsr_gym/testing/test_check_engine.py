@@ -85,7 +85,7 @@ def test_every_target_becomes_one_test_with_its_name(garden):
     run(garden, *args, "-k", "check_snapshot and Walk").assert_outcomes(passed=1, deselected=2)
 
 
-def test_a_failure_reports_the_difference_without_a_traceback(garden):
+def test_failures_are_reported_without_a_traceback_and_unknown_ids_in_gymnasiums_words(garden):
     done = run(garden, "--check-snapshot=garden:Bonus", "--check-snapshot-one-process")
     done.assert_outcomes(passed=1, failed=1)
     done.stdout.fnmatch_lines(
@@ -95,9 +95,6 @@ def test_a_failure_reports_the_difference_without_a_traceback(garden):
         ]
     )
     done.stdout.no_fnmatch_line("*def check_snapshot*")
-
-
-def test_an_unknown_id_fails_with_gymnasiums_own_words(garden):
     done = run(garden, "--check-snapshot=Gardne-v0")
     done.assert_outcomes(passed=1, failed=1)
     done.stdout.fnmatch_lines(["*NameNotFound: Environment `Gardne` doesn't exist*"])

@@ -63,21 +63,6 @@ def test_separate_noise_does_not_betray_the_ice_by_the_map():
     assert max(len(seen) for seen in slips.values()) > 1
 
 
-@pytest.mark.parametrize("word", ["Left", "left", " LEFT ", "lEfT"])
-def test_words_count_in_any_case(word):
-    env = lake(desc=["FSG"], is_slippery=False)
-    env.reset(seed=1)
-    assert env.step(word)[0] == "P_G"
-
-
-@pytest.mark.parametrize("word", ["0", "north", "left.", "Le ft", "Left,Right", "左"])
-def test_other_words_mean_nothing(word):
-    env = lake(desc=["FSG"], is_slippery=False)
-    env.reset(seed=1)
-    observation, reward, *_, info = env.step(word)
-    assert (observation, reward, info["action_is_valid"]) == ("_PG", 0.0, False)
-
-
 @pytest.mark.parametrize(
     ("turn", "reward", "success"), [("Right", 1.0, True), ("Left", -3.0, False), ("Down || Down", -1.0, False)]
 )
@@ -97,21 +82,6 @@ def test_with_several_starts_each_is_as_likely():
         starts.append(position(env))
     # Four standard deviations of a quarter of 400 draws.
     assert all(65 <= starts.count(cell) <= 135 for cell in (0, 2, 6, 8))
-
-
-def test_maps_come_from_the_named_source():
-    env = lake(map_name="4x4")
-    env.reset(seed=1)
-    assert env.unwrapped.state.desc == ("SFFF", "FHFH", "FFFH", "HFFG")
-    env = lake(generator="gymnasium", size=5)
-    env.reset(seed=1)
-    desc = env.unwrapped.state.desc
-    assert (desc[0][0], desc[-1][-1], len(desc)) == ("S", "G", 5)
-    env = lake(desc=["SG"])
-    env.reset(seed=1, options={"desc": ["SFFG"]})
-    assert env.unwrapped.state.desc == ("SFFG",)
-    env.reset()
-    assert env.unwrapped.state.desc == ("SG",)
 
 
 def symmetric_forms(desc):
@@ -153,13 +123,8 @@ def test_all_maps_are_split_in_eight_one_and_one_tenths():
 
 def test_a_key_names_map_and_cell_and_takes_the_start_for_ice():
     env = FrozenLakeEnv(FrozenLakeSettings(desc=("SFG",)))
-    from tsr_gym_envs.frozen_lake.rules import FrozenLakeState
-
-    keys = {
-        env.state_key(FrozenLakeState(desc, cell))
-        for desc in (("SFG",), ("FSG",), ("SHG",), ("S", "F", "G"))
-        for cell in (0, 1)
-    }
+    descs = ("SFG",), ("FSG",), ("SHG",), ("S", "F", "G")
+    keys = {env.state_key(FrozenLakeState(desc, cell)) for desc in descs for cell in (0, 1)}
     assert len(keys) == 6
     assert env.state_key(FrozenLakeState(("SFG",), 1)) == env.state_key(FrozenLakeState(("FSG",), 1))
 
@@ -199,6 +164,11 @@ def test_a_malformed_map_is_refused_when_it_is_given():
         env.reset(options={"desc": ["SF"]})
     with pytest.raises(ConfigError, match=r"wanted reset options among \['desc', 'number'\], got \['level'\]"):
         env.reset(options={"level": "x"})
+    with pytest.raises(ConfigError, match="wanted a map of 4x4, got 1x2"):
+        array_lake().reset(options={"desc": ["SG"]})
+    for settings in ({"num_levels": 0}, {"num_levels": 3, "desc": ["SG"]}, {"num_levels": 3, "noise": "shared"}):
+        with pytest.raises(ConfigError, match="num_levels >= 1 of generated maps whose noise is separate"):
+            array_lake(**settings)
 
 
 def test_a_split_without_maps_is_reported(monkeypatch):
@@ -213,64 +183,44 @@ def test_a_split_without_maps_is_reported(monkeypatch):
     assert failed
 
 
-def test_the_presets_are_the_papers_and_its_codes():
+def test_presets_and_sources_of_maps_are_those_named():
     paper, code = lake().unwrapped.settings, lake(preset="tsr-code").unwrapped.settings
     assert (paper.obs_type, paper.p, paper.success_rate, paper.max_actions_per_turn) == ("grid", 0.8, 1 / 3, 5)
     assert (code.obs_type, code.p, code.success_rate, code.max_actions_per_turn) == ("grid_coord", 0.9, 0.8, 2)
     assert (paper.max_turns, paper.max_actions, code.max_turns, code.max_actions) == (5, 10, 5, 10)
     assert lake(preset="tsr-code", p=0.7).unwrapped.settings.p == 0.7
-
-
-def test_gymnasiums_generator_draws_from_the_environments_numbers():
-    env = lake(generator="gymnasium")
-    maps = set()
-    for seed in range(20):
-        env.reset(seed=seed)
-        maps.add(env.unwrapped.state.desc)
-    assert len(maps) > 5
-    assert tuple(gymnasium_map(3)) == tuple(gymnasium_map(3))
+    env = lake(map_name="4x4")
+    env.reset(seed=1)
+    assert env.unwrapped.state.desc == ("SFFF", "FHFH", "FFFH", "HFFG")
+    env = lake(generator="gymnasium", size=5)
+    env.reset(seed=1)
+    desc = env.unwrapped.state.desc
+    assert (desc[0][0], desc[-1][-1], len(desc)) == ("S", "G", 5)
+    env = lake(desc=["SG"])
+    env.reset(seed=1, options={"desc": ["SFFG"]})
+    assert env.unwrapped.state.desc == ("SFFG",)
+    env.reset()
+    assert env.unwrapped.state.desc == ("SG",)
 
 
 LAKE = ("SFH", "FHF", "FFG")
 
-GRIDS = {
-    0: "P_O\n_O_\n__G",
-    1: "_PO\n_O_\n__G",
-    2: "__X\n_O_\n__G",
-    8: "__O\n_O_\n__√",
-}
-COORDS = {
-    0: (
-        "Board size: 3 rows x 3 cols (zero-indexed).\nStart: (0, 0)\nGoal: (2, 2)\nPlayer: (0, 0)\n"
-        "Holes: (0, 2), (1, 1)"
-    ),
-    2: (
-        "Board size: 3 rows x 3 cols (zero-indexed).\nStart: (0, 0)\nGoal: (2, 2)\nPlayer in hole: (0, 2)\n"
-        "Holes: (0, 2), (1, 1)"
-    ),
-    8: (
-        "Board size: 3 rows x 3 cols (zero-indexed).\nStart: (0, 0)\nGoal: (2, 2)\nPlayer on goal: (2, 2)\n"
-        "Holes: (0, 2), (1, 1)"
-    ),
-}
+GRIDS = {0: "P_O\n_O_\n__G", 1: "_PO\n_O_\n__G", 2: "__X\n_O_\n__G", 8: "__O\n_O_\n__√"}
+BOARD = "Board size: 3 rows x 3 cols (zero-indexed).\nStart: (0, 0)\nGoal: (2, 2)\n"
+PLAYERS = {0: "Player: (0, 0)", 2: "Player in hole: (0, 2)", 8: "Player on goal: (2, 2)"}
+COORDS = {cell: f"{BOARD}{player}\nHoles: (0, 2), (1, 1)" for cell, player in PLAYERS.items()}
 
 
-@pytest.mark.parametrize("cell", GRIDS)
-def test_the_grid_shows_the_board_in_ragens_glyphs(cell):
-    assert OBSERVATIONS["grid"](FrozenLakeState(LAKE, cell)) == GRIDS[cell]
-
-
-@pytest.mark.parametrize("cell", COORDS)
-def test_the_coordinates_list_start_goal_player_and_holes(cell):
-    assert OBSERVATIONS["coord"](FrozenLakeState(LAKE, cell)) == COORDS[cell]
-
-
-def test_grid_and_coordinates_stand_together_and_without_holes_none_is_listed():
+def test_grid_and_coordinates_read_as_in_ragen_and_differ_by_position():
+    for name, texts in (("grid", GRIDS), ("coord", COORDS)):
+        assert {cell: OBSERVATIONS[name](FrozenLakeState(LAKE, cell)) for cell in texts} == texts
     assert OBSERVATIONS["coord"](FrozenLakeState(("SG",), 0)) == (
         "Board size: 1 rows x 2 cols (zero-indexed).\nStart: (0, 0)\nGoal: (0, 1)\nPlayer: (0, 0)"
     )
     text = OBSERVATIONS["grid_coord"](FrozenLakeState(LAKE, 0))
     assert text == f"Coordinates: \n{COORDS[0]}\nGrid Map: \n{GRIDS[0]}"
+    for observe in OBSERVATIONS.values():
+        assert len({observe(FrozenLakeState(LAKE, cell)) for cell in range(9)}) == 9
 
 
 @pytest.mark.parametrize(
@@ -284,12 +234,6 @@ def test_grid_and_coordinates_stand_together_and_without_holes_none_is_listed():
 )
 def test_the_compact_form_names_squares_as_in_chess(lake, cell, text):
     assert OBSERVATIONS["compact"](FrozenLakeState(lake, cell)) == text
-
-
-@pytest.mark.parametrize("name", OBSERVATIONS)
-def test_different_positions_read_differently(name):
-    texts = {OBSERVATIONS[name](FrozenLakeState(LAKE, cell)) for cell in range(9)}
-    assert len(texts) == 9
 
 
 def array_lake(**settings):
@@ -344,15 +288,14 @@ def test_a_number_of_maps_is_the_generators_first(generator, draw):
             env.reset(options={"number": 4})
 
 
-def test_maps_of_another_size_are_refused():
-    with pytest.raises(ConfigError, match="wanted a map of 4x4, got 1x2"):
-        array_lake().reset(options={"desc": ["SG"]})
-
-
-@pytest.mark.parametrize("settings", [{"num_levels": 0}, {"num_levels": 3, "desc": ["SG"]}, {"noise": "shared"}])
-def test_a_number_of_maps_is_of_generated_ones_with_their_own_noise(settings):
-    with pytest.raises(ConfigError, match="num_levels >= 1 of generated maps whose noise is separate"):
-        array_lake(**{"num_levels": 3, **settings})
+def test_words_count_in_any_case_and_other_words_mean_nothing():
+    words = dict.fromkeys(["Left", "left", " LEFT ", "lEfT"], ("P_G", True))
+    words |= dict.fromkeys(["0", "north", "left.", "Le ft", "Left,Right", "左"], ("_PG", False))
+    for word, wanted in words.items():
+        env = lake(desc=["FSG"], is_slippery=False)
+        env.reset(seed=1)
+        observation, reward, *_, info = env.step(word)
+        assert (observation, info["action_is_valid"], reward) == (*wanted, 0.0)
 
 
 def test_masks_leave_out_actions_that_cannot_move_the_player():

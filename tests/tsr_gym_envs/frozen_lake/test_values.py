@@ -105,9 +105,8 @@ def test_blind_turns_are_worth_their_actions_one_after_the_other():
     # The fourth turn is the last, the sixth action the last.
     whole = enumerated(LAKE, 1 / 3, 0, (2, 1, 2, 1, 3, 2))
     turns = (*ODD[:3], "Right || Right")
-    assert blind_value(FrozenLakeState(LAKE, 0), (*turns, "Down"), ice=THIRD, limits=limits) == pytest.approx(
-        whole[8], abs=1e-12
-    )
+    exact = blind_value(FrozenLakeState(LAKE, 0), (*turns, "Down"), ice=THIRD, limits=limits)
+    assert exact == pytest.approx(whole[8], abs=1e-12)
 
 
 def uniform(max_actions):
@@ -125,33 +124,34 @@ def uniform(max_actions):
 
 @pytest.mark.parametrize("limits", [Limits(2, 2, 3), Limits(3, 2, 4), Limits(3, 1, 10)], ids=str)
 def test_random_turns_are_worth_the_same_enumerated_and_multiplied(limits):
-    values = random_values(
-        LAKE, limits.max_turns, limits.max_actions, max_actions=limits.max_actions_per_turn, ice=THIRD
-    )
-    policy = uniform(limits.max_actions_per_turn)
+    most = limits.max_actions_per_turn
+    values = random_values(LAKE, limits.max_turns, limits.max_actions, max_actions=most, ice=THIRD)
+    policy = uniform(most)
     for cell in range(9):
         exact = policy_value(FrozenLakeState(LAKE, cell), policy, ice=THIRD, limits=limits)
         assert values[cell] == pytest.approx(exact, abs=1e-12)
 
 
-def test_single_random_actions_are_the_random_bar():
-    values = random_values(LAKE, 10, 10, max_actions=1, ice=THIRD)
-    assert values[0] == pytest.approx(random_success(LAKE, max_actions=10), abs=1e-12)
+def test_turns_with_too_many_sequences_and_malformed_maps_are_refused():
+    feasible = {(10, 5, 6): True, (10, 5, 7): False, (10, 5, None): False, (10, None, None): True, (None, 5, 5): False}
+    assert {limits: is_feasible(*limits) for limits in feasible} == feasible
+    with pytest.raises(ConfigError, match=r"at most 6 actions in a turn.*got 7: set max_actions_per_turn"):
+        success_ceiling(["SG"], max_actions=10, max_turns=2, max_actions_per_turn=7)
+    env = gym.make("tsr/FrozenLake-v0", max_actions_per_turn=7)
+    env.reset(seed=1)
+    assert env.unwrapped.optimal_turn(env.unwrapped.state, 5, 10) is None
+    assert env.unwrapped.success_bars(env.unwrapped.state) is None
+    for function in (success_ceiling, random_success):
+        with pytest.raises(InvalidLevel):
+            function(["SFF"])
 
 
 def test_the_best_policy_is_worth_the_ceiling():
     limits = Limits(3, 2, 5)
 
     def best(state, turns_left, actions_left):
-        turn = optimal_turn(
-            state.desc,
-            state.position,
-            ice=THIRD,
-            turns_left=turns_left,
-            actions_left=actions_left,
-            max_actions_per_turn=limits.max_actions_per_turn,
-        )
-        return {" || ".join(turn): 1.0}
+        left = {"turns_left": turns_left, "actions_left": actions_left}
+        return {" || ".join(optimal_turn(state.desc, state.position, ice=THIRD, **left, max_actions_per_turn=2)): 1.0}
 
     ceiling = success_ceiling(LAKE, max_actions=5, max_turns=3, max_actions_per_turn=2)
     start = FrozenLakeState(LAKE, 0)
@@ -217,9 +217,8 @@ def brute_force(desc, rate, max_actions, max_turns, per_turn):
 def test_the_ceiling_is_what_brute_force_finds(desc, limits):
     max_actions, max_turns, per_turn = limits
     for rate in (1 / 3, 0.8, 1.0):
-        came = success_ceiling(
-            desc, success_rate=rate, max_actions=max_actions, max_turns=max_turns, max_actions_per_turn=per_turn
-        )
+        settings = {"max_actions": max_actions, "max_turns": max_turns, "max_actions_per_turn": per_turn}
+        came = success_ceiling(desc, success_rate=rate, **settings)
         assert came == pytest.approx(brute_force(desc, rate, max_actions, max_turns, per_turn), abs=1e-12)
 
 
@@ -231,27 +230,18 @@ def test_the_value_of_a_cell_is_the_ceiling_of_a_lake_that_starts_there(limits):
         moved = list(desc)
         moved[cell + cell // 3] = "S"
         expected = brute_force("".join(moved).split("/"), 1 / 3, max_actions, max_turns, per_turn)
-        came = best_value(
-            ("SFF", "FHF", "GFF"),
-            cell,
-            ice=Ice(1 / 3),
-            turns_left=max_turns,
-            actions_left=max_actions,
-            max_actions_per_turn=per_turn,
-        )
-        assert came == pytest.approx(expected, abs=1e-12)
+        left = {"turns_left": max_turns, "actions_left": max_actions, "max_actions_per_turn": per_turn}
+        assert best_value(("SFF", "FHF", "GFF"), cell, ice=THIRD, **left) == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_environment_values_states_under_its_limits():
-    env = gym.make(
-        "tsr/FrozenLake-v0", desc=["SFG", "HFF"], max_turns=3, max_actions_per_turn=2, max_actions=4
-    ).unwrapped
+    limits = {"max_turns": 3, "max_actions_per_turn": 2, "max_actions": 4}
+    env = gym.make("tsr/FrozenLake-v0", desc=["SFG", "HFF"], **limits).unwrapped
     env.reset(seed=0)
     start = env.state
     for turns, actions in ((3, 4), (2, 4), (2, 3), (1, 1), (0, 4), (3, 0)):
-        assert env.best_value(start, turns, actions) == pytest.approx(
-            brute_force(["SFG", "HFF"], 1 / 3, actions, turns, 2), abs=1e-12
-        )
+        expected = brute_force(["SFG", "HFF"], 1 / 3, actions, turns, 2)
+        assert env.best_value(start, turns, actions) == pytest.approx(expected, abs=1e-12)
     # A player on a goal has won and a player in a hole has lost, with any number of turns left.
     assert [env.best_value(start._replace(position=cell), 0, 0) for cell in (1, 2, 3)] == [0.0, 1.0, 0.0]
     assert env.best_value(start._replace(position=3), 3, 4) == 0.0
@@ -301,23 +291,3 @@ def test_a_best_turn_is_short_and_heads_away_from_the_hole():
         values[name] = sum(p for p, cell, _, _ in table[1][action] if cell == 4)
     turn = optimal_turn(("FSF", "FHF", "FGF"), 1, ice=Ice(1 / 3), turns_left=9, actions_left=9, max_actions_per_turn=1)
     assert values[turn[0]] == min(values.values()) == 0.0
-
-
-def test_turns_with_too_many_sequences_are_refused():
-    assert is_feasible(10, 5, 6)
-    assert not is_feasible(10, 5, 7)
-    assert not is_feasible(10, 5, None)
-    assert is_feasible(10, None, None)
-    assert not is_feasible(None, 5, 5)
-    with pytest.raises(ConfigError, match=r"at most 6 actions in a turn.*got 7: set max_actions_per_turn"):
-        success_ceiling(["SG"], max_actions=10, max_turns=2, max_actions_per_turn=7)
-    env = gym.make("tsr/FrozenLake-v0", max_actions_per_turn=7)
-    env.reset(seed=1)
-    assert env.unwrapped.optimal_turn(env.unwrapped.state, 5, 10) is None
-    assert env.unwrapped.success_bars(env.unwrapped.state) is None
-
-
-def test_a_malformed_map_has_no_optimum():
-    for function in (success_ceiling, random_success):
-        with pytest.raises(InvalidLevel):
-            function(["SFF"])

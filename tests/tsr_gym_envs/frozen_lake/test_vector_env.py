@@ -10,12 +10,9 @@ from tsr_gym_envs.frozen_lake.settings import make_settings
 from tsr_gym_envs.frozen_lake.vector_env import FrozenLakeVectorEnv
 
 SETTINGS = [
-    {},
-    {"is_slippery": False},
-    {"success_rate": 0.8, "reward_schedule": (10, -5, -1)},
-    {"success_rate": 0.0},
+    {}, {"is_slippery": False}, {"success_rate": 0.8, "reward_schedule": (10, -5, -1)}, {"success_rate": 0.0},
     {"size": 7, "p": 0.9, "success_rate": 1.0},
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)

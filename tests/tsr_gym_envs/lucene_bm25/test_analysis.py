@@ -50,17 +50,6 @@ ODD = (
 )
 TEXTS = st.text(st.sampled_from(ODD) | st.characters(exclude_categories=["Cs"]), max_size=40)
 
-
-@given(st.text(st.characters(max_codepoint=127), max_size=60))
-def test_plain_ascii_takes_a_short_cut_to_the_same_words(text):
-    assert split_words(text) == words._WORD.findall(text)
-
-
-@given(TEXTS)
-def test_cutting_at_blanks_changes_nothing(text):
-    assert split_words(text) == words._WORD.findall(text)
-
-
 # Letters, digits, marks and signs for which Lucene has no special rule.
 PLAIN = st.text(
     st.sampled_from("aZ\xe9\u0436\u03b1\uac0009\u0663_.,;:'\u2019\xb7\u0301\u0308\u200d\xad \n-!(\u30ab\u30fc"),
@@ -79,11 +68,16 @@ def test_a_long_word_is_cut_where_lucenes_scanner_stops(unit, units):
     most = MAX_UNITS // units
     assert split_words(unit * most) == [unit * most]
     assert split_words(unit * (2 * most + 3)) == [unit * most, unit * most, unit * 3]
-
-
-def test_a_joiner_at_the_cut_is_no_part_of_a_word():
+    # A joiner at the cut is no part of a word.
     assert split_words("a" * 254 + ".b") == ["a" * 254, "b"]
     assert split_words("a" * 253 + ".b") == ["a" * 253 + ".b"]
+
+
+@given(st.text(st.characters(max_codepoint=127), max_size=60), TEXTS)
+def test_short_cuts_and_cuts_at_blanks_change_no_word(plain, text):
+    for given_text in (plain, text):
+        assert split_words(given_text) == words._WORD.findall(given_text)
+        assert all(term and not any(sign in term for sign in " \n") for term in analyse(given_text))
 
 
 @pytest.mark.parametrize(
@@ -146,8 +140,3 @@ def test_real_words_are_stemmed_as_porters_programs_do(shared):
     theirs = porter()
     assert len(seen) > 20_000
     assert [word for word in seen if stem(word) != theirs(word)] == []
-
-
-@given(st.text(max_size=60))
-def test_any_text_has_terms_without_blanks(text):
-    assert all(term and not any(sign in term for sign in " \n") for term in analyse(text))

@@ -65,9 +65,9 @@ def packed(terms):
 
 
 @given(st.lists(TERM, min_size=1, max_size=4))
-def test_what_was_packed_is_unpacked(terms):
+def test_what_was_packed_is_unpacked_and_a_bound_is_never_below_a_score(terms):
     postings, words, blocks, used = packed(terms)
-    number = 0
+    number, weight = 0, np.float32(3.7)
     for term in postings:
         before = -1
         for first in range(0, len(term), SIZE):
@@ -80,30 +80,17 @@ def test_what_was_packed_is_unpacked(terms):
             bit = 32 * start + (size - 1) * block[WIDTH]
             counts = [1 + take(words, bit + place * block[COUNT_WIDTH], block[COUNT_WIDTH]) for place in range(size)]
             assert counts == [count for _, count in wanted]
+            for passage, count in wanted:
+                score = weight - weight / (np.float32(1) + np.float32(count) * INVERSE[LENGTH_BYTES[passage]])
+                assert float(score) <= float(weight) * (block[BOUND] + 1) / 256
             before, number = block[LAST], number + 1
     assert number == len(blocks)
     assert used <= words.size - 2
 
 
-@given(st.lists(TERM, min_size=1, max_size=2))
-def test_a_bound_is_never_below_a_score(terms):
-    postings, _, blocks, _ = packed(terms)
-    number = 0
-    for term in postings:
-        for first in range(0, len(term), SIZE):
-            for passage, count in term[first : first + SIZE]:
-                weight = np.float32(3.7)
-                score = weight - weight / (np.float32(1) + np.float32(count) * INVERSE[LENGTH_BYTES[passage]])
-                assert float(score) <= float(weight) * (int(blocks[number, BOUND]) + 1) / 256
-            number += 1
-
-
-def test_a_term_of_one_passage_takes_no_words():
+def test_a_term_of_one_passage_takes_no_words_and_a_damaged_block_is_noticed():
     _, _, blocks, used = packed([{41: 1}])
     assert (used, blocks[0, LAST]) == (0, 41)
-
-
-def test_a_damaged_block_is_noticed():
     _, words, blocks, _ = packed([{number * 3: 1 + number % 4 for number in range(SIZE)}])
     width, count_width, last = (int(blocks[0, column]) for column in (WIDTH, COUNT_WIDTH, LAST))
     out = np.zeros(SIZE, np.uint32)
@@ -123,12 +110,18 @@ def test_a_repeated_id_is_found_wherever_it_stands(at_a_time):
     ids = [f"id-{number}" for number in range(500)]
     assert first_repeated(*table(ids), at_a_time) is None
     assert first_repeated(*table([*ids, "id-123"]), at_a_time) == (123, 500)
+    # Prefixes and empty ids differ.
+    for ids, repeated in ((["", "a", "aa", "aaa"], None), (["a", "", "b", ""], (1, 3)), ([], None)):
+        assert first_repeated(*table(ids)) == repeated
 
 
-def test_prefixes_and_empty_ids_differ():
-    assert first_repeated(*table(["", "a", "aa", "aaa"])) is None
-    assert first_repeated(*table(["a", "", "b", ""])) == (1, 3)
-    assert first_repeated(*table([])) is None
+def test_equal_ids_and_what_is_no_text_are_refused_and_nothing_is_left(tmp_path):
+    with pytest.raises(InvalidCorpus, match="passages 3 and 50 have the same id 'id3'"):
+        BM25Index.build([*passages(50), ("id3", "again")], tmp_path / "index")
+    for bad in (("a", None), (7, "text"), (b"a", "text")):
+        with pytest.raises(InvalidCorpus, match="passage 1: wanted an id and a text"):
+            BM25Index.build([("a", "b"), bad], tmp_path / "index")
+    assert list(tmp_path.iterdir()) == []
 
 
 TOKENS = st.lists(st.lists(st.sampled_from([-1, 0, 1, 2, 3, 4]) | st.just(0), max_size=200), max_size=20)
@@ -192,12 +185,6 @@ def test_the_digest_distinguishes_what_differs_and_progress_is_reported():
     assert told == [25]
 
 
-@pytest.mark.parametrize("bad", [("a", None), (7, "text"), (b"a", "text")])
-def test_ids_and_texts_are_strings(bad):
-    with pytest.raises(InvalidCorpus, match="passage 1: wanted an id and a text"):
-        list(stretches([("a", "b"), bad], blake2b()))
-
-
 def passages(num, seed=0):
     rng = np.random.default_rng(seed)
     vocabulary = [f"w{number}" for number in range(300)] + ["caf\xe9", "\u4e2d\u6587", "the"]
@@ -224,12 +211,6 @@ def test_the_same_corpus_gives_the_same_bytes_and_another_one_another_digest(tmp
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
 
 
-def test_equal_ids_are_refused_by_name_and_nothing_is_left(tmp_path):
-    with pytest.raises(InvalidCorpus, match="passages 3 and 50 have the same id 'id3'"):
-        BM25Index.build([*passages(50), ("id3", "again")], tmp_path / "index")
-    assert list(tmp_path.iterdir()) == []
-
-
 def interrupted(corpus):
     yield from corpus
     raise KeyboardInterrupt
@@ -247,7 +228,7 @@ def test_an_interrupted_build_leaves_nothing_or_the_old_index(tmp_path):
     assert [path.name for path in index.parent.iterdir()] == ["index"]
 
 
-def test_a_new_index_takes_the_place_of_an_old_one_which_stays_usable_where_it_is_open(tmp_path):
+def test_an_index_is_replaced_whole_and_what_is_no_index_never(tmp_path):
     old = BM25Index.build(passages(30), tmp_path / "index")
     new = BM25Index.build(passages(40), tmp_path / "index")
     assert (len(old), len(new), len(BM25Index.open(tmp_path / "index"))) == (30, 40, 40)

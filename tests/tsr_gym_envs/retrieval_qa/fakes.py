@@ -25,19 +25,13 @@ PASSAGES = (
 )
 QUESTIONS = (
     Question(
-        "q0",
-        "handmade",
-        "Who is the mayor of the town where Ada Moor was born",
-        ("Otto Brand", "Mayor Brand"),
-        ("p0", "p1"),
-        "train",
-        2,
-        (("Where was Ada Moor born?", "Velden"), ("Who is the mayor of #1?", "Otto Brand")),
+        "q0", "handmade", "Who is the mayor of the town where Ada Moor was born", ("Otto Brand", "Mayor Brand"),
+        ("p0", "p1"), "train", 2, (("Where was Ada Moor born?", "Velden"), ("Who is the mayor of #1?", "Otto Brand")),
     ),
     Question("q1", "handmade", "Does Otto Brand have children?", ("no",), ("p2",), "dev", 1),
     Question("q2", "handmade", "What is the capital of China?", ("Beijing",), (), "test"),
     Question("q0", "other", "Who wrote Karst?", ("Ilse Tann",), ("p4",), ""),
-)
+)  # fmt: skip
 
 
 class WordRetriever:

@@ -53,15 +53,11 @@ def written(path, rows, between="\n", start=b"", end="\n"):
 @pytest.mark.parametrize(
     "form",
     [
-        {},
-        {"end": ""},
-        {"between": "\r\n", "end": "\r\n"},
-        {"between": "\n\n  \n", "end": "\n\n\n"},
-        {"start": b"\xef\xbb\xbf"},
-        {"start": b"\n\n"},
+        {}, {"end": ""}, {"between": "\r\n", "end": "\r\n"}, {"between": "\n\n  \n", "end": "\n\n\n"},
+        {"start": b"\xef\xbb\xbf"}, {"start": b"\n\n"},
     ],
     ids=["plain", "last line open", "crlf", "blank lines", "byte order mark", "blank first"],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("how", ["jsonl", "linked", "copied"])
 def test_passages_are_found_by_number_and_by_id(tmp_path, form, how):
     path = written(tmp_path / "corpus.jsonl", ROWS, **form)
@@ -102,15 +98,11 @@ def test_contents_are_split_into_title_and_text_without_loss(contents):
 @pytest.mark.parametrize(
     ("contents", "title", "text"),
     [
-        ('"Oslo"\nA city.', "Oslo", "A city."),
-        ('"The "Fram""\nA ship.\nBuilt.', 'The "Fram"', "A ship.\nBuilt."),
-        ('"Oslo"', "", '"Oslo"'),
-        ("Oslo\nA city.", "", "Oslo\nA city."),
-        ('""\nA city.', "", '""\nA city.'),
-        ('"\nA city.', "", '"\nA city.'),
-        ("", "", ""),
+        ('"Oslo"\nA city.', "Oslo", "A city."), ('"The "Fram""\nA ship.\nBuilt.', 'The "Fram"', "A ship.\nBuilt."),
+        ('"Oslo"', "", '"Oslo"'), ("Oslo\nA city.", "", "Oslo\nA city."), ('""\nA city.', "", '""\nA city.'),
+        ('"\nA city.', "", '"\nA city.'), ("", "", ""),
     ],
-)
+)  # fmt: skip
 def test_a_title_is_a_first_line_in_quotation_marks(contents, title, text):
     assert split_contents(contents) == (title, text)
 
@@ -118,29 +110,14 @@ def test_a_title_is_a_first_line_in_quotation_marks(contents, title, text):
 @pytest.mark.parametrize(
     "line",
     [
-        "",
-        "{",
-        "[]",
-        "null",
-        '"id"',
-        "NaN",
-        "{}",
-        '{"id": "1"}',
-        '{"contents": "x"}',
-        '{"id": "", "contents": "x"}',
-        '{"id": null, "contents": "x"}',
-        '{"id": true, "contents": "x"}',
-        '{"id": 1.5, "contents": "x"}',
-        '{"id": "1", "contents": null}',
-        '{"id": "1", "contents": ["x"]}',
-        '{"id": "1", "title": "x"}',
-        '{"id": "1", "title": 1, "text": "x"}',
-        '{"id": "1", "contents": "\\ud800"}',
-        '{"id": "\\udfff", "contents": "x"}',
-        "[" * 100_000,
+        *("", "{", "[]", "null", "{}", '{"id": "1"}', '{"contents": "x"}', '{"id": "", "contents": "x"}'),
+        *('{"id": null, "contents": "x"}', '{"id": true, "contents": "x"}', '{"id": 1.5, "contents": "x"}'),
+        '{"id": "1", "contents": null}', '{"id": "1", "contents": ["x"]}', '{"id": "1", "title": "x"}',
+        '{"id": "1", "title": 1, "text": "x"}', '{"id": "1", "contents": "\\ud800"}',
+        '{"id": "\\udfff", "contents": "x"}', "[" * 100_000,
     ],
-    ids=range(20),
-)
+    ids=range(18),
+)  # fmt: skip
 def test_a_malformed_row_is_named_by_file_and_line(tmp_path, line):
     with pytest.raises(InvalidCorpus, match="here: "):
         parse_row(line.encode(), "here")
@@ -171,31 +148,12 @@ def test_ids_whose_keys_collide_are_told_apart(tmp_path, monkeypatch):
         open_corpus(written(tmp_path / "twins.jsonl", [*rows, {"id": "07", "contents": "x"}]))
 
 
-@pytest.mark.parametrize("content", ["", "\n \n"])
-def test_a_file_without_passages_is_refused(tmp_path, content):
-    (tmp_path / "none.jsonl").write_text(content)
-    with pytest.raises(InvalidCorpus, match=r"none\.jsonl: .* the file has none"):
-        open_corpus(tmp_path / "none.jsonl")
-
-
-@pytest.mark.parametrize(
-    ("place", "actual"), [("nothing", "nothing there"), ("folder", "a folder without corpus.json: make one with `tsr")]
-)
-def test_a_place_without_a_corpus_is_refused(tmp_path, place, actual):
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(InvalidCorpus, match=f"{place}: wanted a jsonl file .* got {actual}"):
-        open_corpus(tmp_path / place)
-
-
-def test_an_index_folder_with_its_own_copy_needs_the_file_no_more(tmp_path):
+def test_an_index_folder_needs_its_own_copy_or_an_unchanged_link(tmp_path):
     path = written(tmp_path / "corpus.jsonl", ROWS)
     build_index(path, tmp_path / "index")
     path.unlink()
     shutil.move(tmp_path / "index", tmp_path / "elsewhere")
     assert open_corpus(tmp_path / "elsewhere").passage(1) == WANTED[1]
-
-
-def test_a_linked_file_that_changed_or_went_is_noticed(tmp_path):
     path = written(tmp_path / "corpus.jsonl", ROWS)
     build_index(path, tmp_path / "index", link=True)
     assert not (tmp_path / "index" / "passages.jsonl").exists()
@@ -208,11 +166,20 @@ def test_a_linked_file_that_changed_or_went_is_noticed(tmp_path):
         open_corpus(tmp_path / "index")
 
 
-def test_the_digest_is_that_of_the_text_and_not_of_the_place(tmp_path):
-    one = open_corpus(written(tmp_path / "one.jsonl", ROWS))
-    two = open_corpus(build_index(written(tmp_path / "two.jsonl", ROWS), tmp_path / "index"))
-    other = open_corpus(written(tmp_path / "other.jsonl", ROWS[:3]))
-    assert one.digest == two.digest != other.digest
+@pytest.mark.parametrize(
+    ("place", "actual"),
+    [
+        ("nothing", "wanted a jsonl file .* got nothing there"),
+        ("folder", "wanted a jsonl file .* got a folder without corpus.json: make one with `tsr"),
+        *((name, ".* the file has none") for name in ("empty", "blank")),
+    ],
+)
+def test_a_place_without_a_corpus_is_refused(tmp_path, place, actual):
+    (tmp_path / "folder").mkdir()
+    for name, text in (("empty", ""), ("blank", "\n \n")):
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InvalidCorpus, match=f"{place}: {actual}"):
+        open_corpus(tmp_path / place)
 
 
 @pytest.mark.parametrize("file", ["corpus.json", "offsets.npy", "ids.npy", "passages.jsonl"])
@@ -228,13 +195,25 @@ def test_a_damaged_index_folder_is_refused(tmp_path, file, harm):
         (folder / file).write_bytes(new[harm])
     with pytest.raises(InvalidCorpus):
         open_corpus(folder)
-
-
-def test_a_table_of_another_corpus_is_refused(tmp_path):
-    folder = build_index(written(tmp_path / "corpus.jsonl", ROWS), tmp_path / "index")
+    # A table of another corpus.
     np.save(folder / "offsets.npy", np.zeros(3, np.uint64))
-    with pytest.raises(InvalidCorpus, match=r"wanted \(5,\) of uint64"):
+    with pytest.raises(InvalidCorpus, match=r"wanted \(5,\) of uint64" if file == "offsets.npy" else None):
         open_corpus(folder)
+
+
+def test_a_file_its_folder_a_copy_and_another_process_are_the_same_retriever(path, tmp_path):
+    retriever, other = BM25Retriever(path), BM25Retriever(build_index(path, tmp_path / "index"))
+    wanted = retriever.retrieve(["blue sea"], 3)
+    assert (other.digest, other.retrieve(["blue sea"], 3)) == (retriever.digest, wanted)
+    assert pickle.loads(pickle.dumps(retriever)).retrieve(["blue sea"], 3) == wanted
+    code = (
+        "from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever\n"
+        f"retriever = BM25Retriever({str(path)!r})\n"
+        "print(retriever.digest, retriever.retrieve(['blue sea'], 3))"
+    )
+    assert run_python(code, hash_seed="1") == f"{retriever.digest} {wanted}\n"
+    path.write_text(path.read_text().replace("blue.", "blue!"))
+    assert BM25Retriever(path).digest != retriever.digest
 
 
 def test_an_index_is_never_put_in_the_place_of_something_else(tmp_path):
@@ -258,11 +237,6 @@ def test_progress_is_told_stage_by_stage(tmp_path, monkeypatch):
     size = path.stat().st_size
     assert [told for told in news if told[0] == "reading"][-1] == ("reading", size, size)
     assert news[-1] == ("indexing", 4, 4)
-
-
-def test_a_corpus_may_be_pickled(tmp_path):
-    corpus = open_corpus(written(tmp_path / "corpus.jsonl", ROWS))
-    assert pickle.loads(pickle.dumps(corpus)).passage(1) == WANTED[1]
 
 
 def test_a_passage_that_was_damaged_in_place_is_an_error_also_where_nobody_noticed(tmp_path):
@@ -320,22 +294,13 @@ def test_passages_come_whole_and_best_first(path):
     assert len(BM25Retriever(path).retrieve(["blue"], 1)[0]) == 1
 
 
-def test_order_and_scores_on_the_real_corpus_are_pyserinis(shared, golden):
-    retriever = BM25Retriever(shared / "data" / "retrieval" / "mini_corpus.jsonl")
+def test_order_and_scores_on_the_real_corpus_are_pyserinis(mini_index, golden):
+    retriever = BM25Retriever(mini_index)
     rows = golden("retrieval/pyserini_hits.jsonl")[::10]
     for row, passages in zip(rows, retriever.retrieve([row["query"] for row in rows], 10), strict=True):
         assert [passage.id for passage in passages] == [name for name, _ in row["hits"]]
         assert [passage.score for passage in passages] == pytest.approx([score for _, score in row["hits"]], abs=1e-6)
         assert all(isinstance(passage, Passage) and passage.title for passage in passages)
-
-
-def test_a_file_and_its_folder_are_the_same_retriever_by_a_digest_of_all_text(path, tmp_path):
-    one, two = BM25Retriever(path), BM25Retriever(build_index(path, tmp_path / "index"))
-    assert one.digest == two.digest
-    assert one.retrieve(["blue sea"], 3) == two.retrieve(["blue sea"], 3)
-    before = BM25Retriever(path).digest
-    path.write_text(path.read_text().replace("blue.", "blue!"))
-    assert BM25Retriever(path).digest != before
 
 
 def test_text_and_index_that_do_not_belong_together_are_refused(path, tmp_path):
@@ -350,20 +315,8 @@ def test_text_and_index_that_do_not_belong_together_are_refused(path, tmp_path):
         BM25Retriever(folder)
 
 
-def test_another_process_and_a_copy_find_the_same(path):
-    retriever = BM25Retriever(path)
-    wanted = retriever.retrieve(["blue sea"], 3)
-    assert pickle.loads(pickle.dumps(retriever)).retrieve(["blue sea"], 3) == wanted
-    code = (
-        "from tsr_gym_envs.retrieval_qa.bm25_retriever import BM25Retriever\n"
-        f"retriever = BM25Retriever({str(path)!r})\n"
-        "print(retriever.digest, retriever.retrieve(['blue sea'], 3))"
-    )
-    assert run_python(code, hash_seed="1") == f"{retriever.digest} {wanted}\n"
-
-
-def test_threads_do_not_get_into_each_others_way(shared, golden):
-    retriever = BM25Retriever(shared / "data" / "retrieval" / "mini_corpus.jsonl")
+def test_threads_do_not_get_into_each_others_way(mini_index, golden):
+    retriever = BM25Retriever(mini_index)
     queries = [row["query"] for row in golden("retrieval/pyserini_hits.jsonl")[:120]]
     wanted = retriever.retrieve(queries, 5)
     found = {}

@@ -134,13 +134,10 @@ def test_the_first_turn_with_the_answer_is_known(number, match, queries, turn):
 @pytest.mark.parametrize(
     ("reward", "answer", "earned"),
     [
-        ("exact_match", "Otto", 0.0),
-        ("f1", "Otto", 2 / 3),
-        ("format", "Otto Brand", 0.8),
-        ({"metric": "f1", "final": 0.5}, "x", 0.5),
-        ("search-r1", "Otto Brand", 0.8),
+        ("exact_match", "Otto", 0.0), ("f1", "Otto", 2 / 3), ("format", "Otto Brand", 0.8),
+        ({"metric": "f1", "final": 0.5}, "x", 0.5), ("search-r1", "Otto Brand", 0.8),
     ],
-)
+)  # fmt: skip
 def test_the_reward_is_a_keyword(reward, answer, earned):
     assert at(0, reward=reward).step(f"<answer>{answer}</answer>")[1] == pytest.approx(earned)
 
@@ -392,15 +389,15 @@ def test_files_or_a_named_retriever_are_all_it_needs(tmp_path):
     assert env.searches.retriever.corpus == corpus
 
 
-def real(shared, **settings):
-    folder = shared / "data" / "retrieval"
-    return make(folder / "mini_qa.jsonl", folder / "mini_corpus.jsonl", **settings)
+@pytest.fixture
+def real(shared, mini_index):
+    return partial(make, shared / "data/retrieval/mini_qa.jsonl", mini_index)
 
 
-def test_real_questions_meet_their_supporting_passages_as_often_as_measured(shared, golden):
+def test_real_questions_meet_their_supporting_passages_as_often_as_measured(real, golden):
     # Share of questions whose single search shows any of their supporting passages among the first three.
     hits = {row["id"]: {name for name, _ in row["hits"][:3]} for row in golden("retrieval/pyserini_hits.jsonl")}
-    env = real(shared)
+    env = real()
     found, wanted = 0, 0
     for question in env.questions.questions[::5]:
         env.reset(options={"question_id": question.id, "data_source": question.data_source})
@@ -411,8 +408,8 @@ def test_real_questions_meet_their_supporting_passages_as_often_as_measured(shar
     assert found > 200
 
 
-def test_real_questions_keep_the_contract(shared):
-    env = real(shared, split="valid", reward="format", history="transcript")
+def test_real_questions_keep_the_contract(real):
+    env = real(split="valid", reward="format", history="transcript")
     check_text_env(env, seeds=(0,))
     play_random_text(env, 10)
 

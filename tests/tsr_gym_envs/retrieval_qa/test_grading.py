@@ -43,16 +43,11 @@ def test_texts_are_normalised_as_squad_does(text, normal):
 @pytest.mark.parametrize(
     ("prediction", "golds", "right"),
     [
-        ("The Otto Brand!", ("Otto Brand",), True),
-        ("Otto", ("Otto Brand", "otto"), True),
-        ("Otto Brandt", ("Otto Brand",), False),
-        ("brand otto", "Otto Brand", False),
-        ("", ("the",), True),
-        ("x", (), False),
-        ("abc", "abc", True),
-        ("a", "abc", False),
+        ("The Otto Brand!", ("Otto Brand",), True), ("Otto", ("Otto Brand", "otto"), True),
+        ("Otto Brandt", ("Otto Brand",), False), ("brand otto", "Otto Brand", False), ("", ("the",), True),
+        ("x", (), False), ("abc", "abc", True), ("a", "abc", False),
     ],
-)
+)  # fmt: skip
 def test_exact_match_is_equality_after_normalisation(prediction, golds, right):
     assert exact_match(prediction, golds) is right
 
@@ -170,12 +165,17 @@ def test_the_ladder_pays_for_structure_and_never_less_for_a_better_answer(rule, 
     assert earned(rule, BARE, golds) == pytest.approx(unstructured)
 
 
-def test_without_an_answer_the_ladder_pays_nothing():
+def test_the_ladder_pays_nothing_without_an_answer_and_by_the_tags_of_the_protocol():
     for response in (GOOD, BARE, "", "<search>q</search>", INVALID):
         assert earned("format", response, ("Otto Brand", "Beijing", "and"), answer=None) == 0.0
+    tags = ("think", "tool_call", "tool_response", "answer")
+    response = f"{THINK}<tool_call>{{}}</tool_call><tool_response>x</tool_response>{THINK}<answer>a</answer>"
+    assert is_structured(response, tags)
+    assert not is_structured(response)
+    assert grade(REWARDS["format"], Transcript("", response, "a", False, tags), ("b",)) == 0.2
 
 
-def test_evidence_pays_where_the_episode_is_structured_and_the_answer_wrong():
+def test_a_reward_is_made_from_a_name_or_a_mapping_and_evidence_pays_where_it_says_so():
     rule = make_reward({"structure": 0.2, "final": 0.1, "retrieval": 0.1})
     for golds, response, evidence, reward in (
         (("Velden",), GOOD, True, 0.3),
@@ -185,6 +185,8 @@ def test_evidence_pays_where_the_episode_is_structured_and_the_answer_wrong():
     ):
         transcript = Transcript(PROMPT, response, "Otto Brand", evidence)
         assert grade(rule, transcript, golds) == pytest.approx(reward)
+    assert (make_reward("f1"), make_reward(Reward())) == (Reward(metric="f1"), Reward())
+    assert make_reward({"metric": "f1", "final": 0.5}) == Reward(metric="f1", final=0.5)
 
 
 @pytest.mark.parametrize(
@@ -204,35 +206,18 @@ def test_thought_and_action_in_turn_are_structured(response):
 @pytest.mark.parametrize(
     "response",
     [
-        "",
-        BARE,
-        THINK,
-        f"Well. {GOOD}",
-        f"{GOOD}<|im_end|>",
-        f"{GOOD} {THINK}",
-        f"{THINK} so <answer>a</answer>",
+        "", BARE, THINK, f"Well. {GOOD}", f"{GOOD}<|im_end|>", f"{GOOD} {THINK}", f"{THINK} so <answer>a</answer>",
         f"{THINK}<search>q</search>{THINK}<answer>a</answer>",
         f"<search>q</search>{INFORMATION}{THINK}<answer>a</answer>",
         f"{THINK}<search>q</search>{INFORMATION}<answer>a</answer>",
         f"{THINK}<search>q</search>{INFORMATION.replace('</information>', '')}{THINK}<answer>a</answer>",
-        f"{THINK}<search>q</search>{INVALID}{THINK}<answer>a</answer>",
-        f"{THINK}{INVALID}{THINK}<answer>a</answer>",
-        f"{THINK}{THINK}<answer>a</answer>",
-        f"<think><search>q</search></think>{THINK}<answer>a</answer>",
-        f"{THINK}<answer>a</answer><answer>b</answer>",
-        f"{THINK}<answer>a",
+        f"{THINK}<search>q</search>{INVALID}{THINK}<answer>a</answer>", f"{THINK}{INVALID}{THINK}<answer>a</answer>",
+        f"{THINK}{THINK}<answer>a</answer>", f"<think><search>q</search></think>{THINK}<answer>a</answer>",
+        f"{THINK}<answer>a</answer><answer>b</answer>", f"{THINK}<answer>a",
     ],
-)
+)  # fmt: skip
 def test_anything_else_is_not_structured(response):
     assert not is_structured(response)
-
-
-def test_the_tags_of_another_protocol_count_where_it_is_spoken():
-    tags = ("think", "tool_call", "tool_response", "answer")
-    response = f"{THINK}<tool_call>{{}}</tool_call><tool_response>x</tool_response>{THINK}<answer>a</answer>"
-    assert is_structured(response, tags)
-    assert not is_structured(response)
-    assert grade(REWARDS["format"], Transcript("", response, "a", False, tags), ("b",)) == 0.2
 
 
 # The published graders, quirk by quirk.
@@ -268,24 +253,15 @@ def test_published_grading_reads_tags_of_prompts_hints_and_passages():
         # No answer at all: the prompt has one, so that the rung of 0 is never reached.
         ("", ("Karst",), 0.1),
         (f"{THINK}<search>q</search>", ("Karst",), 0.1),
+        # What breaks the published structure costs a fifth.
+        (GOOD + "<|im_end|>", ("Otto Brand",), 0.8),
+        (GOOD.replace("</information>", ""), ("Otto Brand",), 0.8),
+        (GOOD.replace(INFORMATION, INFORMATION + "text between tags"), ("Otto Brand",), 0.8),
+        (THINK + INVALID + GOOD, ("Otto Brand",), 0.8),
     ],
 )
 def test_the_published_ladder_pays_even_for_no_answer(response, golds, reward):
     assert published("search-r1", response, golds) == pytest.approx(reward)
-
-
-@pytest.mark.parametrize(
-    "broken",
-    [
-        GOOD + "<|im_end|>",
-        GOOD.replace("</information>", ""),
-        GOOD.replace(INFORMATION, INFORMATION + "text between tags"),
-        THINK + INVALID + GOOD,
-    ],
-)
-def test_what_breaks_the_published_structure_costs_a_fifth(broken):
-    assert published("search-r1", GOOD, ("Otto Brand",)) == 1.0
-    assert published("search-r1", broken, ("Otto Brand",)) == pytest.approx(0.8)
 
 
 def test_published_structure_needs_a_chat_template_and_evidence_is_any_substring():
@@ -311,11 +287,6 @@ def test_published_structure_needs_a_chat_template_and_evidence_is_any_substring
 )
 def test_tree_grpo_puts_f1_into_the_same_ladder(response, golds, reward):
     assert published("tree-grpo", response, golds) == pytest.approx(reward)
-
-
-def test_a_reward_is_made_from_a_name_or_a_mapping():
-    assert (make_reward("f1"), make_reward(Reward())) == (Reward(metric="f1"), Reward())
-    assert make_reward({"metric": "f1", "final": 0.5}) == Reward(metric="f1", final=0.5)
 
 
 @pytest.mark.parametrize(

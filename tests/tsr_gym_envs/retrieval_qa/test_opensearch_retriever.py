@@ -119,13 +119,9 @@ class StandIn:
         hits.sort(key=lambda hit: (-hit["_score"], about["documents"][hit["_id"]]["id"]))
         for hit in hits:
             hit["_source"] = {name: about["documents"][hit["_id"]][name] for name in search["_source"]}
-        return {
-            "took": 1,
-            "timed_out": False,
-            "_shards": {"total": 1, "successful": 1, "skipped": 0, "failed": 0},
-            "hits": {"max_score": None, "hits": hits[: search["size"]]},
-            "status": 200,
-        }
+        shards = {"total": 1, "successful": 1, "skipped": 0, "failed": 0}
+        found = {"max_score": None, "hits": hits[: search["size"]]}
+        return {"took": 1, "timed_out": False, "_shards": shards, "hits": found, "status": 200}
 
 
 @pytest.fixture(autouse=True)
@@ -149,20 +145,9 @@ def cluster(corpus=None, **about):
         yield stand_in, where
 
 
-def test_without_the_client_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr("tsr_gym.optional.find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"tsr-gym\[opensearch\]"):
-        OpenSearchRetriever(Address("http://127.0.0.1:1", "wiki"))
-
-
 @pytest.mark.parametrize(
     "version",
-    [
-        {"number": "3.1.0"},
-        {"number": "2.19.1"},
-        {"number": "1.3.0"},
-        {"number": "8.15.0", "distribution": None},
-    ],
+    [{"number": "3.1.0"}, {"number": "2.19.1"}, {"number": "1.3.0"}, {"number": "8.15.0", "distribution": None}],
     ids=lambda version: version["number"],
 )
 def test_scores_are_lucenes_whatever_the_version_multiplies_them_by(corpus, version):
@@ -175,13 +160,22 @@ def test_scores_are_lucenes_whatever_the_version_multiplies_them_by(corpus, vers
         assert [p.score for p in mine] == pytest.approx([p.score for p in theirs], abs=6e-5)
 
 
-def test_queries_are_sent_in_parts_and_come_back_in_order(corpus):
-    with cluster(corpus) as (_, where):
-        whole, parts = OpenSearchRetriever(where), OpenSearchRetriever(where, max_batch=2)
-        assert parts.retrieve(QUERIES, 2) == whole.retrieve(QUERIES, 2)
-        assert whole.retrieve([], 3) == []
+def test_a_missing_server_or_client_is_an_error_and_digests_are_of_the_corpus(corpus, tmp_path, monkeypatch):
+    with pytest.raises(RetrievalFailed, match="ConnectionError"):
+        OpenSearchRetriever(Address("http://127.0.0.1:1", "wiki", max_retries=0))
+    with cluster(corpus) as (_, where), cluster(open_corpus(write_rows(tmp_path / "b.jsonl", ROWS[:2]))) as (_, other):
+        retriever, parts = OpenSearchRetriever(where), OpenSearchRetriever(where, max_batch=2)
+        again = pickle.loads(pickle.dumps(retriever))
+        assert again.digest == retriever.digest != OpenSearchRetriever(other).digest
+        assert again.retrieve(["blue"], 1) == retriever.retrieve(["blue"], 1)
+        # Queries are sent in parts and come back in order.
+        assert parts.retrieve(QUERIES, 2) == retriever.retrieve(QUERIES, 2)
+        assert retriever.retrieve([], 3) == []
         with pytest.raises(ConfigError, match="at most 10000"):
-            whole.retrieve(["blue"], 10_001)
+            retriever.retrieve(["blue"], 10_001)
+    monkeypatch.setattr("tsr_gym.optional.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"tsr-gym\[opensearch\]"):
+        OpenSearchRetriever(Address("http://127.0.0.1:1", "wiki"))
 
 
 def test_the_index_is_created_as_anserini_analyses_and_scores(corpus):
@@ -280,16 +274,6 @@ def test_an_answer_that_is_not_whole_is_an_error(corpus, told):
         else:
             with pytest.raises(RetrievalFailed, match="/wiki: "):
                 retriever.retrieve(["sky"], 3)
-
-
-def test_a_missing_server_is_an_error_and_digests_are_of_the_corpus(corpus, tmp_path):
-    with pytest.raises(RetrievalFailed, match="ConnectionError"):
-        OpenSearchRetriever(Address("http://127.0.0.1:1", "wiki", max_retries=0))
-    with cluster(corpus) as (_, where), cluster(open_corpus(write_rows(tmp_path / "b.jsonl", ROWS[:2]))) as (_, other):
-        retriever = OpenSearchRetriever(where)
-        again = pickle.loads(pickle.dumps(retriever))
-        assert again.digest == retriever.digest != OpenSearchRetriever(other).digest
-        assert again.retrieve(["blue"], 1) == retriever.retrieve(["blue"], 1)
 
 
 def test_queries_of_more_terms_than_opensearch_takes_are_cut_between_words():

@@ -19,7 +19,6 @@ from tsr_gym_envs.retrieval_qa.players import (
     MAX_TURNS,
     UNKNOWN,
     WORLD,
-    Oracle,
     ScriptedSearcher,
     SingleQuery,
     answers_read,
@@ -37,25 +36,13 @@ SEARCH_R1 = PROTOCOLS["search-r1"]
 FIRST, SECOND = "Where was Ada Moor born?", "Who is the mayor of Velden?"
 
 
-def test_sensible_turns_ask_for_the_question_and_its_names():
-    assert sensible_turns("Who was the mayor of Velden when Ada Moor's book Karst came out?", (), SEARCH_R1) == (
-        "<search>Who was the mayor of Velden when Ada Moor's book Karst came out?</search>",
-        "<search>Velden</search>",
-        "<search>Ada Moor's</search>",
-        "<search>Karst</search>",
-        "<answer>yes</answer>",
-        "<answer>no</answer>",
-    )
-
-
-def test_sensible_turns_go_on_with_what_was_read():
-    assert sensible_turns("who?", ("Velden", "Karst", "Velden", ""), SEARCH_R1) == (
-        "<search>who?</search>",
-        "<search>Velden</search>",
-        "<search>Karst</search>",
-        "<answer>Velden</answer>",
-        "<answer>Karst</answer>",
-    )
+def test_sensible_turns_ask_for_the_question_its_names_and_what_was_read():
+    question = "Who was the mayor of Velden when Ada Moor's book Karst came out?"
+    searches = [f"<search>{text}</search>" for text in (question, "Velden", "Ada Moor's", "Karst")]
+    assert sensible_turns(question, (), SEARCH_R1) == (*searches, "<answer>yes</answer>", "<answer>no</answer>")
+    searches = [f"<search>{text}</search>" for text in ("who?", "Velden", "Karst")]
+    answers = "<answer>Velden</answer>", "<answer>Karst</answer>"
+    assert sensible_turns("who?", ("Velden", "Karst", "Velden", ""), SEARCH_R1) == (*searches, *answers)
 
 
 def turn(asked=(), question=QUESTIONS[0], may_search=True, structured=False):
@@ -108,7 +95,6 @@ def unmarked(question):
 
 
 MAYOR, CHILDREN, CAPITAL, KARST = map(unmarked, QUESTIONS)
-TITLES = {"p0": "Ada Moor", "p1": "Velden", "p2": "Otto Brand", "p3": "River Sull", "p4": "Karst"}
 WIRES = ("search-r1", "skyrl", {"preset": "verl", "ends_on_invalid": False})
 
 
@@ -149,19 +135,23 @@ def test_a_reference_is_filled_only_with_what_was_read():
     assert next_query(odd, []) == "Who sang #1 hits"
 
 
-def test_the_scripted_searcher_does_not_answer_what_it_has_not_read():
+def test_players_answer_only_what_they_read():
     corpus = (("p0", "Ada Moor", "Ada Moor knows the mayor, Otto Brand, but nobody knows where she was born."),)
     env = qa(retriever=WordRetriever(corpus))
     played = play(env, MAYOR, player_of(ScriptedSearcher, env, MAYOR))
     assert (played.exact_match, played.answer_seen) == (False, True)
     assert env.unwrapped.state.answer == UNKNOWN
-
-
-def test_players_answer_in_the_last_turn_whatever_is_left_to_search():
     env = qa(max_turns=1)
     played = play(env, MAYOR, player_of(ScriptedSearcher, env, MAYOR))
     assert (played.searches, played.exact_match) == (1, False)
     assert env.unwrapped.state.answer == UNKNOWN
+    env = qa()
+    assert play(env, KARST, player_of(SingleQuery, env, KARST)).exact_match
+    played = play(env, CAPITAL, player_of(SingleQuery, env, CAPITAL))
+    assert (played.exact_match, played.supporting_recall, env.unwrapped.state.answer) == (False, None, UNKNOWN)
+    env = qa()
+    scripted, single = (play(env, KARST, player_of(player, env, KARST)) for player in (ScriptedSearcher, SingleQuery))
+    assert scripted == single == (True, True, 1.0, 1)
 
 
 def test_yes_and_no_are_answered_only_once_all_supporting_passages_were_shown():
@@ -174,16 +164,6 @@ def test_yes_and_no_are_answered_only_once_all_supporting_passages_were_shown():
     assert not play(env, CHILDREN, player_of(ScriptedSearcher, env, two)).exact_match
     one = CHILDREN._replace(steps=two.steps[:1])
     assert play(env, CHILDREN, player_of(ScriptedSearcher, env, one)).exact_match
-
-
-def test_the_single_query_answers_only_what_it_reads():
-    env = qa()
-    assert play(env, KARST, player_of(SingleQuery, env, KARST)).exact_match
-    played = play(env, CAPITAL, player_of(SingleQuery, env, CAPITAL))
-    assert (played.exact_match, played.supporting_recall, env.unwrapped.state.answer) == (False, None, UNKNOWN)
-    env = qa()
-    scripted, single = (play(env, KARST, player_of(player, env, KARST)) for player in (ScriptedSearcher, SingleQuery))
-    assert scripted == single == (True, True, 1.0, 1)
 
 
 class Table:
@@ -200,15 +180,8 @@ class Table:
 
 def test_the_oracle_reaches_what_no_other_choice_of_its_candidates_exceeds():
     question = Question("q", "s", "Q?", ("gold",), ("a", "b", "c"), steps=(("first", "x"), ("of #1", "gold")))
-    table = Table(
-        {
-            "Q?": [("a", "x"), ("b", "y")],
-            "A": [("a", "x")],
-            "B": [("b", "y"), ("c", "z")],
-            "C": [("d", "gold")],
-            "of x": [("c", "gold")],
-        }
-    )
+    results = {"Q?": [("a", "x"), ("b", "y")], "A": [("a", "x")], "B": [("b", "y"), ("c", "z")], "C": [("d", "gold")]}
+    table = Table({**results, "of x": [("c", "gold")]})
     titles = {"a": "A", "b": "B", "c": "C"}
 
     def worth(queries, k):
@@ -223,12 +196,6 @@ def test_the_oracle_reaches_what_no_other_choice_of_its_candidates_exceeds():
             tried = [worth(chosen, top_k) for n in range(1, most + 1) for chosen in combinations(candidates, n)]
             assert worth(queries, top_k) == max(tried)
     assert best_searches(question, table, titles, max_searches=4, top_k=2) == ("Q?", "of x")
-
-
-def test_the_oracle_plays_its_searches():
-    env = qa()
-    queries = best_searches(MAYOR, WordRetriever(), TITLES, max_searches=4, top_k=1)
-    assert play(env, MAYOR, player_of(Oracle, env, MAYOR, queries)) == (True, True, 1.0, 2)
 
 
 def test_passages_are_read_without_what_a_protocol_puts_around_them():
@@ -282,16 +249,16 @@ RNG = np.random.default_rng(0)
 
 def test_the_teacher_follows_the_decomposition_and_says_what_it_read():
     env = at(0, observation_mode="compact")
+    queries = "where was ada moor born", "who is the mayor of velden"
     assert trip(env, teacher_turn) == [
-        "<search> where was ada moor born </search>",
-        "<search> who is the mayor of velden </search>",
+        *(f"<search> {query} </search>" for query in queries),
         "<answer> otto brand </answer>",
     ]
     assert env.teaching().accepts(env)
     assert trip(at(0), teacher_turn)[1] == "<search>Who is the mayor of Velden?</search>"
 
 
-def test_the_teacher_says_nothing_that_it_has_not_read():
+def test_the_teachers_answers_were_read_and_come_in_the_last_turn_at_least():
     env = at(0, observation_mode="compact", retriever=WordRetriever(PASSAGES[2:]))
     said = trip(env, teacher_turn)
     # Where she was born was not read, so nothing can be filled in: it looks for the question as it is, once.
@@ -300,9 +267,6 @@ def test_the_teacher_says_nothing_that_it_has_not_read():
         "<answer> unknown </answer>",
     ]
     assert not env.teaching().accepts(env)
-
-
-def test_the_teachers_right_answers_were_read_and_come_in_the_last_turn_at_least():
     env = at(0, observation_mode="compact")
     env.step("<answer> otto brand </answer>")
     assert env.is_success(env.state)

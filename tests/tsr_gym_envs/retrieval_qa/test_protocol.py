@@ -37,19 +37,12 @@ def syllables(text):
 @pytest.mark.parametrize(
     ("limit", "length", "left"),
     [
-        (None, "words", "One, two  three"),
-        (3, "words", "One, two  three"),
-        (2, "words", "One, two"),
-        (1, "words", "One,"),
-        (15, "characters", "One, two  three"),
-        (14, "characters", "One, two"),
-        (8, "characters", "One, two"),
-        (7, "characters", "One,"),
-        (3, "characters", "One"),
-        (1, "characters", "O"),
+        (None, "words", "One, two  three"), (3, "words", "One, two  three"), (2, "words", "One, two"),
+        (1, "words", "One,"), (15, "characters", "One, two  three"), (14, "characters", "One, two"),
+        (8, "characters", "One, two"), (7, "characters", "One,"), (3, "characters", "One"), (1, "characters", "O"),
         (3, f"{__name__}:syllables", "One, two"),
     ],
-)
+)  # fmt: skip
 def test_a_text_is_cut_after_a_whole_word(limit, length, left):
     assert shorten("One, two  three", limit, length) == left
 
@@ -71,10 +64,7 @@ def test_an_unknown_measure_is_refused(name):
 
 SEARCH_R1, SKYRL, VERL = (PROTOCOLS[name] for name in ("search-r1", "skyrl", "verl"))
 HITS = [
-    [
-        Passage("1", "Paul Walker", "An actor {born} in Glendale.", 9.0),
-        Passage("2", 'The "Q"', "Second.\nLine.", 8.0),
-    ]
+    [Passage("1", "Paul Walker", "An actor {born} in Glendale.", 9.0), Passage("2", 'The "Q"', "Second.\nLine.", 8.0)]
 ]
 
 
@@ -166,26 +156,6 @@ def test_verl_reads_a_tool_call_with_a_list_of_queries(text, action):
     assert read(text, VERL) == action
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("<search>q</search>", "search"),
-        ("<answer>a</answer>", "answer"),
-        ("<search>q</search><answer>a</answer>", "invalid"),
-        ("<search>q</search><search>r</search>", "invalid"),
-        ("<answer>a</answer><answer>a</answer>", "invalid"),
-    ],
-)
-def test_a_protocol_may_want_exactly_one_action(text, kind):
-    assert read(text, replace(SEARCH_R1, cut="never", both="invalid"))[0] == kind
-
-
-def test_tags_are_a_matter_of_the_protocol():
-    protocol = replace(SEARCH_R1, search_tag="find", answer_tag="final")
-    assert read("<find>q</find><search>no</search>", protocol) == ("search", ("q",))
-    assert read("<answer>no</answer><final>a</final>", protocol) == ("answer", "a")
-
-
 def test_protocols_show_hits_as_published():
     assert show(HITS, SEARCH_R1, 9999).observation == (
         '\n\n<information>Doc 1(Title: "Paul Walker") An actor {born} in Glendale.\n'
@@ -204,15 +174,7 @@ def test_protocols_show_hits_as_published():
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
-def test_nothing_found_is_shown_as_nothing(protocol):
-    shown = show([[]], protocol, 9999)
-    assert shown.documents == ()
-    assert "Doc" not in shown.observation
-    assert protocol.observation.format(documents="X").partition("X")[2] in shown.observation
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
-def test_long_hits_are_cut_one_by_one_and_no_hit_or_closing_tag_is_lost(protocol):
+def test_long_hits_are_cut_one_by_one_within_the_bound_and_nothing_found_is_shown_as_nothing(protocol):
     hits = [[Passage(str(place), f"T{place}", f"w{place} " * 400) for place in range(3)]]
     shown = show(hits, replace(protocol, max_document_length=5), 9999)
     assert [shown.observation.count(f"w{place}") for place in range(3)] == [5, 5, 5]
@@ -220,20 +182,33 @@ def test_long_hits_are_cut_one_by_one_and_no_hit_or_closing_tag_is_lost(protocol
     assert shown.observation.rstrip().endswith(f"</{protocol.information_tag}>")
     by_letters = replace(protocol, max_document_length=11, length="characters")
     assert [show(hits, by_letters, 9999).observation.count(f"w{place}") for place in range(3)] == [4, 4, 4]
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
-def test_an_observation_stays_within_its_bound_whatever_the_corpus_holds(protocol):
     hits = [[Passage("1", "漢" * 30_000, "字" * 90_000), Passage("2", "t", "x" * 90_000)]]
     shown = show(hits, protocol, 50_000)
     assert len(shown.observation) <= 50_000
     assert shown.observation.rstrip().endswith(f"</{protocol.information_tag}>")
     assert len(shown.documents) == 2
+    shown = show([[]], protocol, 9999)
+    assert shown.documents == ()
+    assert "Doc" not in shown.observation
+    assert protocol.observation.format(documents="X").partition("X")[2] in shown.observation
 
 
-def test_passages_of_a_hundred_words_are_shown_whole():
-    text = " ".join(f"word{place}" for place in range(100))
-    assert text in show([[Passage("1", "t", text)]], SEARCH_R1, 9999).observation
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("<search>q</search>", "search"),
+        ("<answer>a</answer>", "answer"),
+        ("<search>q</search><answer>a</answer>", "invalid"),
+        ("<search>q</search><search>r</search>", "invalid"),
+        ("<answer>a</answer><answer>a</answer>", "invalid"),
+    ],
+)
+def test_a_protocol_may_want_exactly_one_action_and_other_tags(text, kind):
+    protocol = replace(SEARCH_R1, cut="never", both="invalid")
+    assert read(text, protocol)[0] == kind
+    other = replace(protocol, search_tag="find", answer_tag="final")
+    assert read(text, other)[0] == "invalid"
+    assert read(text.replace("search", "find").replace("answer", "final"), other)[0] == kind
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
@@ -278,17 +253,13 @@ def test_a_protocol_is_made_from_a_name_or_a_mapping_and_explains_its_tags():
     ("given", "message"),
     [
         ("r1", r"wanted a protocol of \['search-r1', 'skyrl', 'verl'\].*got 'r1'"),
-        ({"colour": 1}, r"unknown fields \['colour'\].*known: .*search_tag"),
-        ({"cut": "late"}, "wanted cut of"),
-        ({"both": "last"}, "wanted both of"),
-        ({"escape": "xml"}, "wanted escape of"),
-        ({"max_document_length": 0}, "max_document_length >= 1"),
-        ({"length": "tokens"}, "wanted length of"),
-        ({"document": "{author}"}, "wanted a document of"),
-        ({"observation": "{"}, "wanted a document of"),
+        ({"colour": 1}, r"unknown fields \['colour'\].*known: .*search_tag"), ({"cut": "late"}, "wanted cut of"),
+        ({"both": "last"}, "wanted both of"), ({"escape": "xml"}, "wanted escape of"),
+        ({"max_document_length": 0}, "max_document_length >= 1"), ({"length": "tokens"}, "wanted length of"),
+        ({"document": "{author}"}, "wanted a document of"), ({"observation": "{"}, "wanted a document of"),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_an_impossible_protocol_is_refused(given, message):
     with pytest.raises(ConfigError, match=message):
         make_protocol(given)
@@ -310,9 +281,6 @@ def test_everything_that_is_shown_is_words_between_blanks():
     assert env.step("<search> velden mayor </search>")[0] == TOWN
     observation, reward, terminated, _, info = env.step("<answer> otto brand </answer>")
     assert (observation, reward, terminated, info["success"]) == ("", 1.0, True, True)
-
-
-def test_several_passages_and_the_transcript_are_compact():
     assert compact(top_k=2).step("<search> velden </search>")[0] == f"{BORN} {TOWN}"
     assert compact().step("<search> zebra </search>")[0] == "nothing"
     observation, *_, info = compact().step("velden")
@@ -324,21 +292,15 @@ def test_several_passages_and_the_transcript_are_compact():
 
 def test_legal_and_optimal_turns_are_plain_and_mean_what_they_mean_elsewhere():
     env = compact()
-    assert env.legal_actions(env.state) == (
-        "<search> who is the mayor of the town where ada moor was born </search>",
-        "<search> ada moor </search>",
-        "<answer> yes </answer>",
-        "<answer> no </answer>",
-    )
+    queries = "who is the mayor of the town where ada moor was born", "ada moor"
+    turns = [f"<search> {query} </search>" for query in queries] + ["<answer> yes </answer>", "<answer> no </answer>"]
+    assert list(env.legal_actions(env.state)) == turns
     said = []
     while not env.episode.terminated:
         said.append(env.optimal_turn(env.state, env.limits.max_turns - env.episode.turns, None))
         env.step(said[-1])
-    assert said == [
-        "<search> where was ada moor born </search>",
-        "<search> who is the mayor of velden </search>",
-        "<answer> otto brand </answer>",
-    ]
+    queries = "where was ada moor born", "who is the mayor of velden"
+    assert said == [*(f"<search> {query} </search>" for query in queries), "<answer> otto brand </answer>"]
 
 
 @pytest.mark.parametrize(
@@ -354,14 +316,11 @@ def test_plain_words_are_graded_as_the_text_that_they_stand_for(text, words):
     assert exact_match(words, text)
 
 
-def test_every_contract_is_kept_in_compact_form():
+def test_every_contract_is_kept_in_compact_form_which_calls_of_a_tool_do_not_have():
     world = {"entities": 300, "questions": 60, "hops": [1, 2]}
     env = gym.make("tsr/RetrievalQA-v0", observation_mode="compact", top_k=2, **world)
     check_text_env(env, junk=(), seeds=(0,))
     check_snapshot(env, other_processes=False, seeds=(0,))
-
-
-def test_calls_of_a_tool_have_no_compact_form():
     with pytest.raises(ConfigError, match="wanted a protocol without tool calls"):
         qa(observation_mode="compact", protocol="verl")
     with pytest.raises(ConfigError, match="wanted observation_mode of"):

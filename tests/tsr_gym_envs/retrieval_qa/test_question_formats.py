@@ -404,15 +404,12 @@ def test_wrong_supporting_facts_are_named(tmp_path, facts):
 @pytest.mark.parametrize(
     "change",
     [
-        {"question": "who\ud800"},
-        {"id": "\udfff"},
-        {"golden_answers": ["Ann", "L\ud800e"]},
-        {"data_source": "\ud800"},
+        {"question": "who\ud800"}, {"id": "\udfff"}, {"golden_answers": ["Ann", "L\ud800e"]}, {"data_source": "\ud800"},
         {"metadata": {"supporting": ["\ud800"]}},
         {"metadata": {"context": [["\ud800", ["text"]]], "supporting_facts": [["\ud800", 0]]}},
         {"metadata": {"context": [["title", ["te\ud800xt"]]], "supporting_facts": [["title", 0]]}},
     ],
-)
+)  # fmt: skip
 def test_half_a_character_is_named(tmp_path, change):
     file = tmp_path / "questions.jsonl"
     file.write_text(json.dumps(FLASHRAG[1]) + "\n" + json.dumps({**FLASHRAG[0], **change}) + "\n")

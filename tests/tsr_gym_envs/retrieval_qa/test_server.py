@@ -179,9 +179,8 @@ def test_a_client_that_leaves_is_no_error_of_the_server(index, caplog):
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-def test_200_clients_at_once_get_every_answer_right(shared, golden, tmp_path):
-    corpus = shared / "data" / "retrieval" / "mini_corpus.jsonl"
-    index = build_index(corpus, tmp_path / "index", link=True)
+def test_200_clients_at_once_get_every_answer_right(mini_index, golden):
+    index = mini_index
     queries = [row["query"] for row in golden("retrieval/pyserini_hits.jsonl")[:400]]
     wanted = BM25Retriever(index).retrieve(queries, 3)
     found, failures, start = {}, [], Barrier(200)
@@ -390,15 +389,11 @@ def test_a_server_that_is_too_slow_is_given_up(how):
 @pytest.mark.parametrize(
     ("url", "settings"),
     [
-        ("localhost:8000", {}),
-        ("ftp://localhost", {}),
-        ("http://", {}),
-        ("http://localhost", {"dialect": "none"}),
-        ("http://localhost", {"timeout_s": 0}),
-        ("http://localhost", {"max_retries": -1}),
+        ("localhost:8000", {}), ("ftp://localhost", {}), ("http://", {}), ("http://localhost", {"dialect": "none"}),
+        ("http://localhost", {"timeout_s": 0}), ("http://localhost", {"max_retries": -1}),
         ("http://localhost", {"max_batch": 0}),
     ],
-)
+)  # fmt: skip
 def test_impossible_settings_are_refused_at_once(url, settings):
     with pytest.raises(ConfigError):
         HttpRetriever(url, **settings)

@@ -74,15 +74,11 @@ def test_the_digest_covers_every_field_and_the_order():
     digests = {
         question_set(questions).digest
         for questions in (
-            QUESTIONS,
-            QUESTIONS[:3],
-            [*rest, first],
-            [first._replace(golden_answers=("x",)), *rest],
-            [first._replace(supporting=()), *rest],
-            [first._replace(steps=()), *rest],
+            QUESTIONS, QUESTIONS[:3], [*rest, first], [first._replace(golden_answers=("x",)), *rest],
+            [first._replace(supporting=()), *rest], [first._replace(steps=()), *rest],
             [first._replace(question="\ud800"), *rest],
         )
-    }
+    }  # fmt: skip
     assert len(digests) == 7
     assert question_set(list(QUESTIONS)).digest in digests
 
@@ -98,19 +94,6 @@ def test_a_file_is_read_again_only_when_it_has_changed(tmp_path):
     assert read_questions(path).questions[0].id == "other"
     with pytest.raises(InvalidCorpus, match="which is not there"):
         read_questions(tmp_path / "none.jsonl")
-
-
-def test_what_is_not_said_of_a_world_stays_as_it_is():
-    assert world_settings(None, None, None, 0) == WorldSettings()
-    assert world_settings(500, 90, None, 3) == WorldSettings(seed=3, num_entities=500, num_questions=90)
-
-
-@pytest.mark.parametrize(
-    ("hops", "shares"), [(2, (0, 1, 0, 0)), ([1, 2], (1, 1, 0, 0)), (range(1, 5), (1, 1, 1, 1)), ((4,), (0, 0, 0, 1))]
-)
-def test_hops_are_asked_for_equally_often_and_nothing_else_is(hops, shares):
-    found = world_settings(None, None, hops, 0)
-    assert (found.hops, found.p_comparison, found.p_yes_no) == (shares, 0, 0)
 
 
 def test_the_environment_asks_the_questions_of_the_world_that_was_wanted():
@@ -158,29 +141,19 @@ def test_a_query_is_asked_once_while_it_is_remembered():
     assert [queries[0] for queries, _ in retriever.asked] == ["town", "law", "novel", "town"]
 
 
-def test_several_queries_are_asked_at_once_and_shown_in_their_order():
+def test_queries_are_asked_at_once_in_their_order_and_blank_or_endless_ones_are_not():
     retriever = WordRetriever()
     found = searches(retriever, protocol="verl", top_k=1).find(("novel", " ", "town"))
     assert retriever.asked == [(("novel", "town"), 1)]
     assert found.ids == ("p4", "p1")
     assert found.observation.index("Karst") < found.observation.index("Velden")
-
-
-@pytest.mark.parametrize("query", ["", " \n\t "])
-def test_a_blank_query_finds_nothing_and_asks_nobody(query):
-    retriever = WordRetriever()
-    assert searches(retriever).find((query,)).ids == ()
-    assert retriever.asked == []
-
-
-def test_an_engine_is_never_given_what_it_could_not_take():
     retriever = WordRetriever()
     searches(retriever).find(("x" * 100_000, "\ud800 town\udfff "))
     (queries, _), *_ = retriever.asked
     assert queries == ("x" * MAX_QUERY, "? town?")
 
 
-def test_a_failure_is_passed_on_and_not_remembered():
+def test_failures_are_passed_on_and_not_remembered_and_surplus_hits_dropped():
     retriever = BrokenRetriever()
     engine = searches(retriever)
     for _ in range(2):
@@ -189,8 +162,6 @@ def test_a_failure_is_passed_on_and_not_remembered():
     retriever.broken = False
     assert engine.find(("town",)).ids == ("p1",)
 
-
-def test_too_few_answers_are_a_failure_and_surplus_hits_dropped():
     class Forgetful(WordRetriever):
         def retrieve(self, queries, k):
             return super().retrieve(queries, k)[1:]
@@ -203,6 +174,19 @@ def test_too_few_answers_are_a_failure_and_surplus_hits_dropped():
             return super().retrieve(queries, k + 5)
 
     assert searches(Generous(), top_k=1).find(("is a",)).ids == ("p0",)
+
+
+def test_what_is_not_set_of_a_world_stays_and_hops_are_asked_for_equally_often():
+    assert world_settings(None, None, None, 0) == WorldSettings()
+    assert world_settings(500, 90, None, 3) == WorldSettings(seed=3, num_entities=500, num_questions=90)
+    wanted = ((2, (0, 1, 0, 0)), ([1, 2], (1, 1, 0, 0)), (range(1, 5), (1, 1, 1, 1)), ((4,), (0, 0, 0, 1)))
+    for hops, shares in wanted:
+        settings = world_settings(None, None, hops, 0)
+        assert (settings.hops, settings.p_comparison, settings.p_yes_no) == (shares, 0, 0)
+    retriever = WordRetriever()
+    for query in ("", " \n\t "):
+        assert searches(retriever).find((query,)).ids == ()
+    assert retriever.asked == []
 
 
 def test_an_answer_is_looked_for_in_what_is_shown():

@@ -24,14 +24,9 @@ def tiny_encoder(folder, seed):
     BertTokenizerFast(vocab_file=str(folder / "vocab.txt")).save_pretrained(folder)
     torch.manual_seed(seed)
     config = BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-        initializer_range=0.5,
-    )
+        vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=64, initializer_range=0.5,
+    )  # fmt: skip
     BertModel(config).save_pretrained(folder)
     return folder
 

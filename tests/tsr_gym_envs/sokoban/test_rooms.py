@@ -48,23 +48,6 @@ def test_rooms_differ_within_walls_and_have_lengths_over_the_range():
     assert len({drawn_room(seed) for seed in range(100)}) > 90
 
 
-def test_a_seed_stands_for_one_room_in_every_process():
-    code = (
-        "from tsr_gym_envs.sokoban.rooms import generate_room\n"
-        "print([generate_room(seed).to_xsb() for seed in range(5)])"
-    )
-    expected = [generate_room(seed).to_xsb() for seed in range(5)]
-    assert run_python(code, hash_seed="3").strip() == repr(expected)
-
-
-def test_the_room_of_a_seed_is_what_its_generator_draws():
-    assert generate_room(7) == drawn_room(7)
-    rng = np.random.default_rng(7)
-    first = draw_room(rng, dim=(6, 6), num_boxes=1, solution_length=(1, 10))
-    second = draw_room(rng, dim=(6, 6), num_boxes=1, solution_length=(1, 10))
-    assert first == drawn_room(7) != second
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -82,7 +65,28 @@ def test_impossible_room_settings_are_refused(settings, message):
         drawn_room(1, **settings)
 
 
-def test_a_hopeless_search_ends_with_the_cure():
+def test_a_seed_stands_for_one_room_in_every_process():
+    code = (
+        "from tsr_gym_envs.sokoban.rooms import generate_room\n"
+        "print([generate_room(seed).to_xsb() for seed in range(5)])"
+    )
+    expected = [generate_room(seed).to_xsb() for seed in range(5)]
+    assert run_python(code, hash_seed="3").strip() == repr(expected)
+    rng, settings = np.random.default_rng(7), {"dim": (6, 6), "num_boxes": 1, "solution_length": (1, 10)}
+    first, second = draw_room(rng, **settings), draw_room(rng, **settings)
+    assert first == generate_room(7) == drawn_room(7) != second
+
+
+def test_rooms_can_be_numbered_without_end_and_numbers_that_no_room_has_are_refused():
+    env = room()
+    assert start(env, options={"number": 10**9}) == generate_room(10**9)
+    assert start(env, seed=7) == generate_room(7)
+    env = room(generator="ragen", search_depth=10)
+    wanted = [generate_room(seed, generator="ragen", search_depth=10) for seed in range(20)]
+    assert [start(env, seed=seed) for seed in range(20)] == wanted
+    for settings, number in (({"num_levels": 3}, 3), ({}, -1), ({"generator": "ragen"}, 2**32)):
+        with pytest.raises(ConfigError, match=f"wanted the number of a room below .*, got {number}"):
+            room(**settings).reset(options={"number": number})
     with pytest.raises(GenerationFailed, match=r"(?s)4x4 room.*100 to 100 moves.*widen solution_length or enlarge dim"):
         drawn_room(1, dim=(4, 4), solution_length=(100, 100))
 
@@ -125,13 +129,6 @@ def test_without_a_seed_published_rooms_are_drawn_from_the_episodes_before(gener
     assert start(first, seed=2**40) == start(other, seed=2**40)
 
 
-def test_ragens_search_depth_is_a_setting():
-    env = room(generator="ragen", search_depth=10)
-    assert [start(env, seed=seed) for seed in range(20)] == [
-        generate_room(seed, generator="ragen", search_depth=10) for seed in range(20)
-    ]
-
-
 @pytest.mark.parametrize("split", ["train", "valid"])
 def test_published_rooms_outside_the_split_are_replaced_by_rooms_inside(split):
     env = room(generator="ragen", split=split)
@@ -150,12 +147,6 @@ def test_a_number_of_rooms_is_the_first_rooms_of_the_generator(form):
         rooms = [generate_room(number, **settings) for number in range(5)]
         assert {start(env, seed=seed) for seed in range(60)} == set(rooms)
         assert [start(env, options={"number": number}) for number in range(5)] == rooms
-
-
-def test_native_rooms_can_be_numbered_without_end():
-    env = room()
-    assert start(env, options={"number": 10**9}) == generate_room(10**9)
-    assert start(env, seed=7) == generate_room(7)
 
 
 @pytest.fixture
@@ -195,12 +186,6 @@ def test_a_number_of_levels_is_the_first_levels_of_the_files(folder):
 def test_impossible_settings_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         room(**settings)
-
-
-@pytest.mark.parametrize(("settings", "number"), [({"num_levels": 3}, 3), ({}, -1), ({"generator": "ragen"}, 2**32)])
-def test_a_number_that_no_room_has_is_refused(settings, number):
-    with pytest.raises(ConfigError, match=f"wanted the number of a room below .*, got {number}"):
-        room(**settings).reset(options={"number": number})
 
 
 def test_published_rooms_need_numba_and_report_it_at_once(monkeypatch):

@@ -80,12 +80,6 @@ def test_boxoban_levels_have_the_golden_bound_at_their_start(golden):
         assert fewest_pushes(state.level, state.boxes) == row["h0"]
 
 
-@given(boards())
-def test_no_board_is_solved_in_fewer_moves(rows):
-    bound, moves = score.fewest_moves(state_of(rows)), fewest_moves(rows)
-    assert moves is None or (bound is not None and bound <= moves)
-
-
 @pytest.mark.parametrize(
     ("text", "moves"),
     [
@@ -100,30 +94,6 @@ def test_no_board_is_solved_in_fewer_moves(rows):
 )
 def test_the_bound_by_hand(text, moves):
     assert score.fewest_moves(parse_level(text)) == moves
-
-
-@given(boards(max_side=4, max_boxes=2))
-def test_the_estimate_never_promises_less_than_is_needed_nothing_is_lost_that_can_be_solved(rows):
-    moves = fewest_moves(rows)
-    estimate = estimated_potential(state_of(rows))
-    if moves is None:
-        assert estimate <= 0.0
-    else:
-        assert -moves <= estimate <= 0.0
-
-
-@given(boards(max_side=4, max_boxes=2))
-def test_by_the_next_push_a_room_is_never_nearer_than_by_the_estimate_and_only_lost_ones_are_lost(rows):
-    moves, state = fewest_moves(rows), state_of(rows)
-    assert next_push_potential(state) <= estimated_potential(state)
-    assert moves is None or next_push_potential(state) > -DEADLOCKED
-    assert (next_push_potential(state) == 0.0) == state.solved
-
-
-@given(boards(max_side=4, max_boxes=2))
-def test_the_exact_potential_is_minus_the_moves_that_are_left(rows):
-    moves = fewest_moves(rows)
-    assert exact_potential(state_of(rows)) == (-DEADLOCKED if moves is None else -moves)
 
 
 @pytest.mark.parametrize(
@@ -157,19 +127,6 @@ def test_estimates_of_small_rooms_are_those_worked_out_by_hand(rows, estimate):
 )
 def test_potentials_by_the_next_push_are_those_worked_out_by_hand(rows, potential):
     assert next_push_potential(state_of(rows)) == potential
-
-
-def test_potentials_are_chosen_by_name_and_exact_ones_need_a_small_board():
-    state = state_of(["#" * 14, *["#" + " " * 12 + "#"] * 3, "#@$$$....$   #", "#" * 14])
-    assert score.distance_table(state.level) is None
-    with pytest.raises(ValueError, match=r"too large|at most"):
-        exact_potential(state)
-    assert set(POTENTIALS) == {"estimate", "next_push", "oracle"}
-
-
-@given(boards(max_side=4, max_boxes=2))
-def test_distances_are_those_of_a_forward_search(rows):
-    assert score.distance(state_of(rows)) == fewest_moves(rows)
 
 
 def test_distances_are_the_golden_ones(golden):
@@ -209,14 +166,21 @@ def test_random_success_is_the_share_of_all_sequences_that_solve(rows):
 
 
 @given(boards(max_side=4, max_boxes=2))
-def test_a_shortest_solution_has_as_many_moves_as_the_distance(rows):
-    state = state_of(rows)
-    plan = score.shortest_solution(state)
-    moves = fewest_moves(rows)
-    assert (None if plan is None else len(plan)) == moves
-    for action in plan or []:
-        state = push(state, action)
-    assert plan is None or state.solved
+def test_distances_solutions_bounds_and_potentials_agree_with_a_forward_search(rows):
+    moves, state = fewest_moves(rows), state_of(rows)
+    bound, estimate, by_next_push = score.fewest_moves(state), estimated_potential(state), next_push_potential(state)
+    assert moves is None or (bound is not None and bound <= moves)
+    # The estimate never promises less than is needed, and nothing is lost that can be solved.
+    assert estimate <= 0.0
+    assert moves is None or -moves <= estimate
+    assert by_next_push <= estimate
+    assert moves is None or by_next_push > -DEADLOCKED
+    assert (by_next_push == 0.0) == state.solved
+    assert exact_potential(state) == (-DEADLOCKED if moves is None else -moves)
+    assert score.distance(state) == moves
+    solution = score.shortest_solution(state)
+    assert (solution and len(solution)) == moves or state.solved
+    assert solution is None or played(state, solution).solved
 
 
 def test_positions_are_counted_and_too_many_refused():
@@ -225,8 +189,10 @@ def test_positions_are_counted_and_too_many_refused():
     assert score.num_positions(state.level) == 21 * 5
     state = state_of(["#" * 14, *["#" + " " * 12 + "#"] * 3, "#@$$$....$   #", "#" * 14])
     assert score.distance_table(state.level) is None
-    with pytest.raises(ValueError, match=r"at most 200000 positions, got \d+"):
-        score.distance(state)
+    for ask in (score.distance, exact_potential):
+        with pytest.raises(ValueError, match=r"at most 200000 positions, got \d+"):
+            ask(state)
+    assert set(POTENTIALS) == {"estimate", "next_push", "oracle"}
 
 
 def test_a_search_with_limits_lists_whole_layers_with_exact_distances():
@@ -253,15 +219,12 @@ def played(state, actions):
     return state
 
 
-@pytest.mark.parametrize("text", [SMALL, LARGE], ids=["small", "large"])
-def test_a_plan_solves_the_level(text):
-    state = parse_level(text)
-    assert played(state, shortest_plan(state)).solved
-    assert dead_end(state) is None
-
-
-def test_a_plan_has_the_fewest_moves_or_a_reason():
+def test_a_plan_solves_the_level_in_the_fewest_moves_or_has_a_reason():
     assert shortest_plan(parse_level(SMALL)) == [3, 3]
+    for text in (SMALL, LARGE):
+        state = parse_level(text)
+        assert played(state, shortest_plan(state)).solved
+        assert dead_end(state) is None
     for text in ("#####\n#$@.#\n#####", STUCK):
         state = parse_level(text)
         assert shortest_plan(state) is None
@@ -278,6 +241,11 @@ def test_without_the_extra_small_boards_are_known_and_large_ones_ask_for_it(monk
     for ask in (shortest_plan, dead_end):
         with pytest.raises(MissingExtra, match="envs"):
             ask(parse_level(LARGE))
+    monkeypatch.setattr(plan, "distance_table", lambda level: None)
+    with pytest.raises(MissingExtra, match="envs"):
+        best_value(parse_level(SMALL), 5)
+    # What is solved or plainly lost needs nothing.
+    assert best_value(parse_level(CORNER), 5) == 0.0
 
 
 CORNER = "######\n#$ @.#\n######"
@@ -313,18 +281,6 @@ def test_a_solver_that_gives_up_leaves_the_value_open_and_long_solutions_are_no_
     assert (best_value(corridor, 56), best_value(corridor, 55)) == (1.0, 0.0)
 
 
-def test_a_large_board_needs_the_extra(monkeypatch):
-    def missing(package, extra):
-        raise MissingExtra(package, extra)
-
-    monkeypatch.setattr(plan, "require", missing)
-    monkeypatch.setattr(plan, "distance_table", lambda level: None)
-    with pytest.raises(MissingExtra, match="envs"):
-        best_value(parse_level(SMALL), 5)
-    # What is solved or plainly lost needs nothing.
-    assert best_value(parse_level(CORNER), 5) == 0.0
-
-
 def by_trying(env, state, turns_left, actions_left):
     """Return whether some turns of the environment solve a position, each tried with every sequence of actions."""
 
@@ -358,12 +314,8 @@ def test_the_environment_counts_turns_and_actions():
             assert env.best_value(env.state, turns, actions) == expected, (seed, turns, actions)
             seen.add(expected)
     assert seen == {0.0, 1.0}
-
-
-def test_what_is_solved_stays_won_and_what_is_lost_stays_lost():
-    env = gym.make("tsr/Sokoban-v0", level=SMALL).unwrapped
-    env.reset(seed=0)
-    assert (env.best_value(env.state, 5, 10), env.best_value(env.state, 5, 1)) == (1.0, 0.0)
+    # What is solved stays won, and what is lost stays lost.
+    env.reset(options={"level": SMALL})
     env.step("Right || Right")
     assert env.best_value(env.state, 0, 0) == 1.0
     env.reset(options={"level": CORNER})

@@ -31,16 +31,10 @@ class Batch:
     def push(self, actions, resting=None):
         num = len(self.boards)
         push_all(
-            self.boards.reshape(num, -1),
-            self.places,
-            np.asarray(actions, np.int64),
-            np.zeros(num, bool) if resting is None else resting,
-            STEPS @ (self.width, 1),
-            PAY,
-            self.rewards,
-            self.solved,
-            self.effective,
-        )
+            self.boards.reshape(num, -1), self.places, np.asarray(actions, np.int64),
+            np.zeros(num, bool) if resting is None else resting, STEPS @ (self.width, 1), PAY, self.rewards,
+            self.solved, self.effective,
+        )  # fmt: skip
 
 
 def random_boards(num, height, width, seed):

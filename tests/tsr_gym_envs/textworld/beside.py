@@ -13,15 +13,9 @@ def start_theirs(story):
     import textworld
 
     infos = textworld.EnvInfos(
-        feedback=True,
-        description=True,
-        inventory=True,
-        score=True,
-        won=True,
-        lost=True,
-        facts=True,
+        feedback=True, description=True, inventory=True, score=True, won=True, lost=True, facts=True,
         admissible_commands=True,
-    )
+    )  # fmt: skip
     return textworld.start(str(story), infos)
 
 

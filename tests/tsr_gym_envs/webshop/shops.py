@@ -22,14 +22,8 @@ ITEM = {
     "customization_options": {"Size": [{"value": "S"}, {"value": "M/L"}], "color": None}, "average_rating": 4.5,
 }  # fmt: skip
 ENTRY = {"attributes": ["soft"], "instruction": "Find me soft shirts", "instruction_attributes": ["soft"]}
-ANNOTATION = {
-    "asin": "B000000001",
-    "instruction": "i want a soft shirt.",
-    "attributes": ["soft"],
-    "options": ["size: s"],
-    "instruction_attributes": ["soft"],
-    "instruction_options": ["s"],
-}
+ANNOTATION = {"asin": "B000000001", "instruction": "i want a soft shirt.", "attributes": ["soft"]}
+ANNOTATION |= {"options": ["size: s"], "instruction_attributes": ["soft"], "instruction_options": ["s"]}
 
 
 def item(number=1, **changes):
@@ -41,12 +35,9 @@ def write_files(folder, items, entries=None, annotations=None):
     """Write the three files of a catalogue and return their folder; every product has an instruction by default."""
     folder.mkdir(parents=True, exist_ok=True)
     entry_of = {record["asin"]: ENTRY for record in items} if entries is None else entries
-    for name, content in (
-        ("items_shuffle.json", items),
-        ("items_ins_v2.json", entry_of),
-        ("items_human_ins.json", annotations or {}),
-    ):
-        (folder / name).write_text(json.dumps(content), encoding="utf-8")
+    contents = {"items_shuffle": items, "items_ins_v2": entry_of, "items_human_ins": annotations or {}}
+    for name, content in contents.items():
+        (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
     return folder
 
 
@@ -83,15 +74,9 @@ def synthetic_goals(shared, products):
         product = products[asin]
         names = sorted(product["options"])
         for values in combinations(*(product["options"][name] for name in names)):
-            yield {
-                "asin": asin,
-                "name": product["name"],
-                "query": product["query"],
-                "product_category": product["product_category"],
-                "attributes": entry["instruction_attributes"],
-                "goal_options": dict(zip(names, values, strict=True)),
-                "price_upper": 1_000_000,
-            }
+            goal = {name: product[name] for name in ("name", "query", "product_category")}
+            goal |= {"asin": asin, "attributes": entry["instruction_attributes"], "price_upper": 1_000_000}
+            yield goal | {"goal_options": dict(zip(names, values, strict=True))}
 
 
 class Played(NamedTuple):
@@ -178,62 +163,29 @@ def odd_files(folder):
         "Size ": [{"value": "5"}, {"value": "5"}, {"value": "description"}],
         "none": None,
     }
-    items = [
-        item(
-            number,
-            name=f"shirt {text}" if number % 2 else text,
-            full_description=text,
-            small_description=[text, "", f"shirt {text}"],
-            product_category=text,
-            category=text,
-            query=text,
-            customization_options=groups if number % 3 else "",
-            pricing="$1.5$20" if number % 5 else None,
-        )
-        for number, text in enumerate(ODD_TEXTS)
-    ]
-    entries = {
-        record["asin"]: {
-            "attributes": [record["name"], "soft"],
-            "instruction": f"Find me a shirt {record['name']}",
-            "instruction_attributes": ["soft"],
-        }
-        for record in items
-    }
+    items, entries = [], {}
+    for number, text in enumerate(ODD_TEXTS):
+        name, bullets = f"shirt {text}" if number % 2 else text, [text, "", f"shirt {text}"]
+        texts = dict.fromkeys(["full_description", "product_category", "category", "query"], text)
+        choice = {"customization_options": groups if number % 3 else "", "pricing": "$1.5$20" if number % 5 else None}
+        items.append(item(number, name=name, small_description=bullets, **texts, **choice))
+        entry = {"attributes": [name, "soft"], "instruction": f"Find me a shirt {name}"}
+        entries[items[-1]["asin"]] = {**entry, "instruction_attributes": ["soft"]}
     return write_files(folder, items, entries)
 
 
 def product(row, title, *, options=(), attributes=(), description="", price=10.0, query="mugs", category="Home › Mugs"):
-    return Product(
-        row=row,
-        asin=f"B{row:09}",
-        title=title,
-        description=description,
-        bullets=(),
-        price_text=f"${price}",
-        prices=(price,),
-        options=tuple((name, tuple(values)) for name, values in options),
-        attributes=tuple(attributes),
-        category="garden",
-        query=query,
-        product_category=category,
-    )
+    texts = {"asin": f"B{row:09}", "title": title, "description": description, "bullets": ()}
+    kinds = {"category": "garden", "query": query, "product_category": category, "attributes": tuple(attributes)}
+    groups = tuple((name, tuple(values)) for name, values in options)
+    return Product(row=row, **texts, price_text=f"${price}", prices=(price,), options=groups, **kinds)
 
 
 def goal(target, text, *, attributes=("leak proof",), options=(), price_upper=20.0):
-    return Goal(
-        row=target.row,
-        asin=target.asin,
-        category=target.category,
-        query=target.query,
-        name=target.title,
-        product_category=target.product_category,
-        instruction_text=f"{text}, and price lower than {price_upper:.2f} dollars",
-        attributes=tuple(attributes),
-        price_upper=price_upper,
-        goal_options=tuple(options),
-        weight=1.0,
-    )
+    named = {name: getattr(target, name) for name in ("row", "asin", "category", "query", "product_category")}
+    wanted = {"attributes": tuple(attributes), "goal_options": tuple(options), "price_upper": price_upper}
+    text = f"{text}, and price lower than {price_upper:.2f} dollars"
+    return Goal(**named, name=target.title, instruction_text=text, **wanted, weight=1.0)
 
 
 class Catalogue:
@@ -279,24 +231,16 @@ class Engine:
 
 def tiny_shop(products, goals, rules="fixed"):
     return Shop(
-        Catalogue(products),
-        Goals(goals, products),
-        Engine(products),
-        repairs_of(rules),
-        noun_fn=lambda title: title.lower().split(),
-        noun_source="injected",
+        Catalogue(products), Goals(goals, products), Engine(products), repairs_of(rules),
+        noun_fn=lambda title: title.lower().split(), noun_source="injected",
         parse=parse if rules == "original" else parse_kindly,
-    )
+    )  # fmt: skip
 
 
 def fake_env(shop, state, *, max_turns=None, turns=0):
     """What a shopper sees of an environment."""
-    return SimpleNamespace(
-        shop=shop,
-        state=state,
-        episode=(state, turns, turns),
-        limits=SimpleNamespace(max_turns=max_turns, max_actions=None),
-    )
+    limits = SimpleNamespace(max_turns=max_turns, max_actions=None)
+    return SimpleNamespace(shop=shop, state=state, episode=(state, turns, turns), limits=limits)
 
 
 EVIL = "<script>document.title='run'</script><img src=x onerror=\"alert('run')\">\"'>&amp;"

@@ -1,5 +1,7 @@
 """The environment and its settings."""
 
+from hashlib import sha256
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -75,19 +77,21 @@ def test_snapshots_are_exact_in_every_process(shop_env, settings):
     check_snapshot(shop_env(**settings), steps=20)
 
 
+def episodes(catalogue):
+    env = gym.make("tsr/WebShop-v0", catalogue=catalogue, num_prev_obs=1).unwrapped
+    rng, seen = np.random.default_rng(1), []
+    for seed in range(20):
+        seen.append(env.reset(seed=seed))
+        while not (env.episode.terminated or env.episode.truncated):
+            legal = env.legal_actions(env.state)
+            seen.append(env.step(legal[rng.integers(len(legal))]))
+    return sha256(repr(seen).encode()).hexdigest()
+
+
 def test_episodes_do_not_depend_on_the_hash_seed(real_catalogue):
-    code = (
-        "import gymnasium as gym, hashlib, numpy as np, tsr_gym\n"
-        f"env = gym.make('tsr/WebShop-v0', catalogue={str(real_catalogue.path)!r}, num_prev_obs=1).unwrapped\n"
-        "rng, seen = np.random.default_rng(1), []\n"
-        "for seed in range(20):\n"
-        "    seen.append(env.reset(seed=seed))\n"
-        "    while not (env.episode.terminated or env.episode.truncated):\n"
-        "        legal = env.legal_actions(env.state)\n"
-        "        seen.append(env.step(legal[rng.integers(len(legal))]))\n"
-        "print(hashlib.sha256(repr(seen).encode()).hexdigest())"
-    )
-    assert run_python(code, hash_seed="1") == run_python(code, hash_seed="2")
+    path = str(real_catalogue.path)
+    code = f"from {__name__} import episodes; print(episodes({path!r}))"
+    assert run_python(code, hash_seed="1").strip() == episodes(path)
 
 
 def test_resets_follow_the_originals_sequence_and_seeds_begin_another(shop_env):

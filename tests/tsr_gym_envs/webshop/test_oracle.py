@@ -26,12 +26,8 @@ PRODUCTS = [
     *(product(row, f"Mug number {row}", query="others", category="x") for row in range(4, 15)),
 ]
 ASKED = "Find me a steel mug with color: navy blue, and size: 20 oz"
-PAIRS = goal(
-    PRODUCTS[0],
-    ASKED,
-    attributes=["leak proof", "dishwasher safe"],
-    options=[("color", "navy blue"), ("size", "20 oz")],
-)
+WANTED = [("color", "navy blue"), ("size", "20 oz")]
+PAIRS = goal(PRODUCTS[0], ASKED, attributes=["leak proof", "dishwasher safe"], options=WANTED)
 BARE = goal(PRODUCTS[0], "i want a blue steel mug of 20 oz", options=["navy blue", "20 oz"])
 NONE = goal(PRODUCTS[2], "Find me a mug", attributes=["dishwasher safe"])
 GOALS = [PAIRS, BARE, NONE]
@@ -109,19 +105,14 @@ def test_following_its_actions_earns_the_oracles_reward(rules, trip):
             assert earned == promised
 
 
-def test_without_a_limit_the_target_is_bought_as_wanted():
+def test_without_a_limit_the_target_is_bought_as_wanted_or_the_clicks_that_are_left_taken():
     shop = tiny_shop(PRODUCTS, GOALS)
     plan = best_plan(shop, after(shop, 0), None)
-    assert plan == (
-        1.0,
-        ("search[Steel mug]", "click[b000000000]", "click[navy blue]", "click[20 oz]", "click[buy now]"),
-    )
+    clicks = "click[b000000000]", "click[navy blue]", "click[20 oz]", "click[buy now]"
+    assert plan == (1.0, ("search[Steel mug]", *clicks))
     assert best_plan(shop, after(shop, 0), 5) == plan
     # One option of five wishes has to be left out.
     assert best_reachable(shop, after(shop, 0), 4) == 4 / 5
-
-
-def test_a_purchase_takes_the_clicks_that_are_left_and_otherwise_the_first_step():
     shop = tiny_shop(PRODUCTS, GOALS)
     assert best_plan(shop, after(shop, 0), 2) == (0.0, ())
     assert best_action(shop, after(shop, 0), 2) == "search[Steel mug]"
@@ -132,16 +123,17 @@ def test_a_purchase_takes_the_clicks_that_are_left_and_otherwise_the_first_step(
     assert best_purchase(shop, 0, 0, (("size", "12 oz"),)).options == (("size", "20 oz"), ("color", "navy blue"))
 
 
-def test_options_that_no_action_can_name_are_left_out():
+def test_where_nothing_earns_anything_or_no_action_can_name_an_option_it_is_left_out():
     products = [product(0, "Mug", options=[("size", ["buy now", "6 [us]", "7"])], attributes=["leak proof"])]
     wishes = [goal(products[0], "a mug", options=[("size", value)]) for value in ("buy now", "6 [us]", "7")]
-    assert [best_purchase(tiny_shop(products, wishes), i, 0).clicks for i in range(3)] == [
-        ("size: buy now",),
-        ("6 [us]",),
-        ("7",),
-    ]
+    clicks = [best_purchase(tiny_shop(products, wishes), i, 0).clicks for i in range(3)]
+    assert clicks == [("size: buy now",), ("6 [us]",), ("7",)]
     original = tiny_shop(products, wishes, "original")
     assert [best_purchase(original, i, 0).clicks for i in range(3)] == [(), (), ("7",)]
+    products = [product(0, "[]", attributes=["leak proof"]), product(1, "Steel mug")]
+    shop = tiny_shop(products, [goal(products[0], "mug")])
+    assert best_plan(shop, after(shop, 0), None) == (0.0, ())
+    assert best_action(shop, after(shop, 0), None) == "search[mug, and price lower than 20.00 dollars]"
 
 
 def test_of_a_large_catalogue_only_the_hits_of_title_and_instruction_are_looked_at(monkeypatch):
@@ -159,25 +151,16 @@ def test_one_click_that_meets_two_wishes_can_make_another_product_the_better_one
         product(1, "Steel mug xl", options=[("color", ["navy blue"])], attributes=["leak proof"]),
     ]
     shop = tiny_shop(products, [goal(products[0], "mug", options=["blue", "navy"])])
-    assert best_plan(shop, after(shop, 0), 4) == (
-        1.0,
-        ("search[Steel mug xl]", "click[b000000001]", "click[navy blue]", "click[buy now]"),
-    )
-
-
-def test_where_nothing_earns_anything_the_oracle_searches():
-    products = [product(0, "[]", attributes=["leak proof"]), product(1, "Steel mug")]
-    shop = tiny_shop(products, [goal(products[0], "mug")])
-    assert best_plan(shop, after(shop, 0), None) == (0.0, ())
-    assert best_action(shop, after(shop, 0), None) == "search[mug, and price lower than 20.00 dollars]"
+    clicks = "click[b000000001]", "click[navy blue]", "click[buy now]"
+    assert best_plan(shop, after(shop, 0), 4) == (1.0, ("search[Steel mug xl]", *clicks))
 
 
 def random_shop(rng, rules):
     """Six products, whose titles, options, attributes and prices are drawn from few, and a goal of each kind."""
-    nouns, attributes, values = (
+    nouns, values, attributes = (
         ["mug", "cup", "lid", "box"],
-        ["leak proof", "hand made"],
         ["5", "5.5", "red", "dark red"],
+        ["leak proof", "hand made"],
     )
 
     def some(pool, least=0):
@@ -185,16 +168,13 @@ def random_shop(rng, rules):
 
     products = [
         product(
-            row,
-            " ".join(some(nouns, 1)),
-            options=[(name, some(values, 1)) for name in some(["size", "color", "style"])],
-            attributes=some(attributes),
-            price=float(rng.choice([10.0, 30.0])),
-            query=str(rng.choice(["a", "b"])),
+            row, " ".join(some(nouns, 1)),
+            options=[(name, some(values, 1)) for name in some(["size", "color", "style"])], attributes=some(attributes),
+            price=float(rng.choice([10.0, 30.0])), query=str(rng.choice(["a", "b"])),
             category=str(rng.choice(["x", "y"])),
         )
         for row in range(6)
-    ]
+    ]  # fmt: skip
     pairs = [(name, str(rng.choice(values))) for name, values in products[0].options]
     goals = [
         goal(products[0], "a mug", attributes=attributes, options=pairs),
@@ -204,7 +184,7 @@ def random_shop(rng, rules):
 
 
 @pytest.mark.parametrize("rules", ["fixed", "original"])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_on_random_shops_the_oracle_is_right_wherever_chance_leads(rules, seed):
     rng = np.random.default_rng(seed)
     shop = random_shop(rng, rules)
@@ -252,10 +232,9 @@ def test_a_purchase_is_final():
     assert env.best_value(wrong, 10, None) == 0.0
 
 
+LEAK_PROOF = ["leak proof"]
 BAR_PRODUCTS = [
-    product(
-        0, "Steel mug", options=[("color", ("blue", "red")), ("size", ("12 oz", "8 oz"))], attributes=["leak proof"]
-    ),
+    product(0, "Steel mug", options=[("color", ("blue", "red")), ("size", ("12 oz", "8 oz"))], attributes=LEAK_PROOF),
     product(1, "Glass mug", options=[("color", ("blue", "tan"))]),
     product(2, "Plain mug"),
 ]

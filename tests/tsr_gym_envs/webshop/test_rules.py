@@ -108,13 +108,6 @@ def test_the_way_back_forgets_all_but_the_goal_and_a_purchase_leads_to_its_recei
     assert click(where, state, "buy now") is None
 
 
-@pytest.mark.parametrize(
-    "text", ["click[search]", "Search[mug]", "search", "click[]", "buy now", "think[mug]", "[x]", ""]
-)
-def test_what_means_nothing_leads_nowhere(rules, text):
-    assert follow(shop(rules), START, parse(text)) is None
-
-
 def test_names_of_buttons_come_before_options_of_the_same_name_in_the_original():
     odd = product(0, "mug", options=(("size", ("buy now", "description", "next >", "attributes")),))
     item = ShopState(0, "7", "item_page", ("mug",), row=0)
@@ -136,7 +129,7 @@ def test_every_option_can_be_chosen_once_repaired():
     assert click(where, item, "5") is None
 
 
-def test_a_query_can_confuse_the_originals_way_back():
+def test_the_originals_way_back_and_options_can_be_confused_by_queries_and_keys():
     query = "search[mug search_results]"
     before_the_first = walk(shop("original"), query, "click[b000000000]", "click[< prev]")
     assert (before_the_first.page, before_the_first.number) == ("search_results", 0)
@@ -145,6 +138,8 @@ def test_a_query_can_confuse_the_originals_way_back():
     past_the_item = ["search[mug item_page]", "click[b000000000]", "click[features]", "click[< prev]"]
     assert walk(shop("original"), *past_the_item).page == "search_results"
     assert walk(shop(), *past_the_item).page == "item_page"
+    for state in (ITEM._replace(options=(), keywords=('"red"',)), ITEM._replace(options=(), session='"red"')):
+        assert (chosen(ORIGINAL, state), chosen(FIXED, state)) == (["red", "red"], [])
 
 
 def test_random_products_are_drawn_anew_on_every_page_of_results():
@@ -182,24 +177,21 @@ def test_a_long_text_of_brackets_takes_no_time(read):
     assert time.process_time() - start < 20
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "argument"),
-    [
+def test_what_means_nothing_leads_nowhere_and_without_an_argument_nothing_is_asked(rules):
+    for text in ("click[search]", "Search[mug]", "search", "click[]", "buy now", "think[mug]", "[x]", ""):
+        assert follow(shop(rules), START, parse(text)) is None
+    for text in ("", " ", "search", "search[", "search[]", "search[  ]", "search]x[", "\nclick"):
+        assert parse_kindly(text) == (text, None)
+    # Blanks, capitals and inner brackets are forgiven.
+    for text, *wanted in (
         ("search[red shoes]", "search", "red shoes"),
         ("  Search [ red shoes ] \n", "search", "red shoes"),
         ("CLICK[Buy Now]. Done!", "click", "Buy Now"),
         ("click[size [us]]", "click", "size [us]"),
         ("search[a]\nclick[b]", "search", "a"),
         ("I will buy it: click[buy now]", "i will buy it: click", "buy now"),
-    ],
-)
-def test_blanks_capitals_and_inner_brackets_are_forgiven(text, name, argument):
-    assert parse_kindly(text) == (name, argument)
-
-
-@pytest.mark.parametrize("text", ["", " ", "search", "search[", "search[]", "search[  ]", "search]x[", "\nclick"])
-def test_without_an_argument_nothing_is_asked(text):
-    assert parse_kindly(text) == (text, None)
+    ):
+        assert list(parse_kindly(text)) == wanted
 
 
 def test_values_that_could_be_mistaken_are_shown_with_their_group():
@@ -225,7 +217,7 @@ def chosen(shop, state):
     return [node.text for node in page_nodes(shop, state) if node.role == "option" and node.clicked]
 
 
-def test_addresses_are_the_originals():
+def test_addresses_page_names_and_clickables_are_the_originals():
     base = "http://127.0.0.1:3000"
     assert url(FIXED, ShopState(0, "s")) == f"{base}/s"
     assert url(FIXED, RESULTS) == f"{base}/search_results/s/mug+a/b/1"
@@ -233,6 +225,13 @@ def test_addresses_are_the_originals():
     sub = ITEM._replace(page="item_sub_page", sub="Features")
     assert url(FIXED, sub) == f"{base}/item_sub_page/s/B000000000/mug+a/b/2/Features/{{'color': \"it's\"}}"
     assert url(FIXED, ITEM._replace(page="done", options=())) == f"{base}/done/s/B000000000/{{}}"
+    confused = ITEM._replace(keywords=("my", "search_results"))
+    assert (page_name(ORIGINAL, confused), page_name(FIXED, confused)) == ("search_results", "item_page")
+    assert page_name(ORIGINAL, ShopState(0, "s")) == ""
+    assert page_name(ORIGINAL, ShopState(0, "undone")) == "done"
+    assert clickables(FIXED, ShopState(0, "s")) == ("search",)
+    assert clickables(FIXED, RESULTS._replace(number=2)) == ("back to search", "< prev", "b000000010", "b000000011")
+    assert clickables(FIXED, ITEM._replace(page="done")) == ()
 
 
 def test_a_page_lists_ten_products_and_whether_more_follow():
@@ -264,21 +263,3 @@ def test_the_original_cannot_show_some_options_as_chosen_and_shows_others_wrongl
     other_group = ITEM._replace(options=(("color", "red"),))
     assert chosen(ORIGINAL, other_group) == ["red", "red", "color"]
     assert chosen(FIXED, other_group) == ["color: red"]
-
-
-def test_quotes_in_a_query_or_a_key_can_choose_options_in_the_original():
-    for state in (ITEM._replace(options=(), keywords=('"red"',)), ITEM._replace(options=(), session='"red"')):
-        assert (chosen(ORIGINAL, state), chosen(FIXED, state)) == (["red", "red"], [])
-
-
-def test_the_originals_page_name_is_the_first_that_its_address_holds():
-    confused = ITEM._replace(keywords=("my", "search_results"))
-    assert (page_name(ORIGINAL, confused), page_name(FIXED, confused)) == ("search_results", "item_page")
-    assert page_name(ORIGINAL, ShopState(0, "s")) == ""
-    assert page_name(ORIGINAL, ShopState(0, "undone")) == "done"
-
-
-def test_clickables_are_buttons_then_products_then_options():
-    assert clickables(FIXED, ShopState(0, "s")) == ("search",)
-    assert clickables(FIXED, RESULTS._replace(number=2)) == ("back to search", "< prev", "b000000010", "b000000011")
-    assert clickables(FIXED, ITEM._replace(page="done")) == ()

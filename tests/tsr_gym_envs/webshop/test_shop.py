@@ -50,21 +50,13 @@ def found(catalogue, rules, query):
     return shop.results(ShopState(0, "s", "search_results", tuple(query.split(" "))))
 
 
-def test_commands_list_whole_categories_and_crawl_queries_in_the_original(catalogue):
+def test_commands_list_whole_categories_in_the_original_and_are_words_once_repaired(catalogue):
     odd = tuple(range(1, 60, 2))
     assert found(catalogue, "original", "<c> fashion") == odd
     assert found(catalogue, "original", "<c> fashion shirts") == odd
     assert found(catalogue, "original", "<c> ") == (60,)
     assert found(catalogue, "original", "<q> query 1") == tuple(range(1, 60, 3))
     assert found(catalogue, "original", "<q>") == (60,)
-
-
-@pytest.mark.parametrize("query", ["<c>", "<a>", "<a> soft", "<c> no such category"])
-def test_where_the_original_fails_nothing_is_found(catalogue, query):
-    assert found(catalogue, "original", query) == ()
-
-
-def test_commands_are_words_once_repaired(catalogue):
     assert len(found(catalogue, "fixed", "<c> fashion shirt")) == 50
     assert found(catalogue, "fixed", "<c> fashion shirt") == found(catalogue, "original", " <c> fashion shirt")
 
@@ -128,7 +120,7 @@ def test_episodes_come_in_the_originals_sequence(shared, goals):
     assert [list(original.begin()) for _ in expected[1:]] == expected[1:]
 
 
-def test_a_number_names_a_goal_and_a_key_belongs_to_one(goals):
+def test_keys_belong_to_a_goal_and_known_sessions_draw_no_random_numbers(goals):
     original = Original(goals)
     last = len(goals["original"]) - 1
     assert original.begin(session=5) == ("5", 5)
@@ -141,9 +133,6 @@ def test_a_number_names_a_goal_and_a_key_belongs_to_one(goals):
     key, goal = original.begin(session="6")
     assert goal != 6
     assert (original.begin(session=6), original.begin(goal=6)) == (("6", goal), ("6", 6))
-
-
-def test_known_sessions_draw_no_random_numbers(goals):
     original = Original(goals)
     original.begin(session="me")
     dice = original.stream.dice
@@ -183,12 +172,6 @@ def test_draws_stay_in_their_split(goals, split):
     drawn |= {begin(goals["fixed"], settings, {"session": f"{number}!"}, rng).goal for number in range(50)}
     assert drawn <= inside
     assert len(drawn) > 20
-
-
-def test_random_queries_have_dice_where_they_are_not_repaired(goals):
-    rng = np.random.default_rng(1)
-    assert begin(goals["fixed"], session_settings(), {}, rng).dice is None
-    assert begin(goals["fixed"], session_settings(repairs=["page_state"]), {}, rng).dice is not None
 
 
 @pytest.mark.parametrize(
@@ -253,28 +236,28 @@ def test_products_are_found_by_options_and_first_bullets_but_not_by_ids(tmp_path
     assert [engine.rows(word) for word in ("corduroy", "b000000001", "fashion")] == [(), (), ()]
 
 
-def test_a_catalogue_may_be_named_by_its_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("TSR_GYM_CACHE", str(tmp_path / "cache"))
-    files = write_files(tmp_path / "in", [item(1)])
-    assert open_index(str(files)).search("soft shirts")[0][0] == "B000000001"
-    store = import_catalogue(files, tmp_path / "out")
-    assert open_index(tmp_path / "out") is open_index(store)
+def test_where_the_original_fails_nothing_is_found(catalogue, goals):
+    for query in ("<c>", "<a>", "<a> soft", "<c> no such category"):
+        assert found(catalogue, "original", query) == ()
+    # Random queries have dice where they are not repaired.
+    rng = np.random.default_rng(1)
+    assert begin(goals["fixed"], session_settings(), {}, rng).dice is None
+    assert begin(goals["fixed"], session_settings(repairs=["page_state"]), {}, rng).dice is not None
 
 
-def test_unknown_engines_and_damaged_indexes_are_reported(tmp_path):
+def test_unknown_engines_and_damaged_indexes_are_reported(tmp_path, monkeypatch):
     store = import_catalogue(write_files(tmp_path / "in", [item(1)]), tmp_path / "out")
+    assert open_index(tmp_path / "out") is open_index(store)
     with pytest.raises(ConfigError, match=r"wanted an engine of .*, got 'google'"):
         open_index(store, engine="google")
-    for path in (store.data / INDEX).iterdir():
-        os.truncate(path, 3)
-    with pytest.raises(InvalidCatalogue, match=r"the search index of .* is damaged"):
-        open_index(store)
-
-
-def test_without_pyserini_the_missing_extra_is_named(real_catalogue, monkeypatch):
     monkeypatch.setattr("tsr_gym.optional.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"tsr-gym\[pyserini\]"):
-        open_index(real_catalogue, engine="pyserini")
+        open_index(store, engine="pyserini")
+    damaged = import_catalogue(write_files(tmp_path / "in", [item(2)]), tmp_path / "damaged")
+    for path in (damaged.data / INDEX).iterdir():
+        os.truncate(path, 3)
+    with pytest.raises(InvalidCatalogue, match=r"the search index of .* is damaged"):
+        open_index(damaged)
 
 
 def test_limits_go_and_wishes_are_asked_for_or_not():

@@ -43,11 +43,8 @@ def test_the_teacher_reads_pages_takes_the_longest_options_and_asks_for_less():
     assert trip(shown, teacher_turn) == trip(hidden, teacher_turn)
     assert trip(shop_env(number=1), teacher_turn)[2:] == ["click [ 5 oz ]", "click [ buy ]"]
     goals = [goal(PRODUCTS[0], "socks made of wool")]
-    assert trip(shop_env(goals=goals, max_turns=3), teacher_turn) == [
-        "search [ socks made wool ]",
-        "search [ socks ]",
-        "search [ socks ]",
-    ]
+    turns = trip(shop_env(goals=goals, max_turns=3), teacher_turn)
+    assert turns == ["search [ socks made wool ]", "search [ socks ]", "search [ socks ]"]
 
 
 @pytest.mark.parametrize("mode", ["text", "text_options", "rich"])
@@ -117,10 +114,9 @@ def test_on_generated_goods_the_teacher_succeeds_three_times_in_four_with_known_
     assert seen <= set(teaching.words)
 
 
+LEAK_PROOF = ["leak proof"]
 WARES = [
-    product(
-        0, "Steel mug", options=[("color", ("blue", "navy")), ("size", ("12 oz", "12"))], attributes=["leak proof"]
-    ),
+    product(0, "Steel mug", options=[("color", ("blue", "navy")), ("size", ("12 oz", "12"))], attributes=LEAK_PROOF),
     product(1, "Glass jug"),
 ]
 GOALS = [goal(WARES[0], "a steel mug with color: navy", options=[("color", "navy")])]
@@ -145,11 +141,8 @@ def test_the_rule_plays_by_the_page_alone_and_the_oracle_within_its_turns():
     assert shopping(RuleShopper(), goals=goals)[2:] == ["click[blue]", "click[12 oz]", "click[buy now]"]
     hidden = [goal(WARES[0], "a steel mug", options=[("color", "navy")])]
     assert shopping(RuleShopper(), goals=hidden)[2:] == ["click[buy now]"]
-    assert shopping(RuleShopper(), goals=[goal(WARES[0], "socks")])[:3] == [
-        "search[socks, and price lower than 20.00 dollars]",
-        "click[back to search]",
-        "search[socks, and price lower than 20.00 dollars]",
-    ]
+    search = "search[socks, and price lower than 20.00 dollars]"
+    assert shopping(RuleShopper(), goals=[goal(WARES[0], "socks")])[:3] == [search, "click[back to search]", search]
     shop = tiny_shop(WARES, GOALS)
     state = ShopState(0, "0", page="item_sub_page", keywords=("mug",), row=0, sub="Features")
     assert RuleShopper().act(fake_env(shop, state)) == "click[< prev]"

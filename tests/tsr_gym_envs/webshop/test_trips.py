@@ -72,33 +72,6 @@ def test_the_pages_on_the_way_to_the_purchase_are_the_episode_that_was_played(ca
         assert (tree.nodes[page].observation, tree.nodes[page].reward) == (expected.observation, expected.reward)
 
 
-def test_the_same_action_on_a_page_leads_to_the_same_page(catalogue):
-    trips = Trips(hostile_env(catalogue), seed=1)
-    trip = trips.begin()
-    assert [trips.step(trip, 0, "search[shirt]") for _ in range(3)] == [1, 1, 1]
-    assert trips.step(trip, 0, "search[soft shirt]") == 2
-    assert len(trip.nodes) == 3
-
-
-@pytest.mark.parametrize("action", ["click[nothing]", "click[search]", "click[buy now]", "buy", "", "search[]"])
-def test_what_means_nothing_leaves_no_page(catalogue, action):
-    trips = Trips(hostile_env(catalogue), seed=1)
-    trip = trips.begin()
-    assert trips.step(trip, 0, action) is None
-    assert len(trip.nodes) == 1
-    assert trips.step(trip, 0, "search[shirt]") == 1
-
-
-@pytest.mark.parametrize("page", [-1, 1, 10**6])
-def test_pages_that_are_not_there_are_refused(catalogue, page):
-    trips = Trips(hostile_env(catalogue), seed=1)
-    trip = trips.begin()
-    with pytest.raises(IndexError):
-        trips.step(trip, page, "search[shirt]")
-    with pytest.raises(IndexError):
-        trips.state(trip, page)
-
-
 def test_a_trip_ends_with_its_first_purchase_and_continues_from_no_page(catalogue, goal, tmp_path):
     trips = Trips(hostile_env(catalogue, rules="original"), goal=goal, out=tmp_path)
     trip, _ = take(trips)
@@ -197,19 +170,6 @@ class Clock:
         return self.now
 
 
-def test_a_visitor_is_found_by_a_long_token_alone():
-    visitors = Visitors()
-    visit = Visit(1, Tree())
-    token = visitors.enter(visit)
-    assert visitors.find(token) is visit
-    assert [visitors.find(other) for other in (None, "", token[:-1], token + "a", token.swapcase())] == [None] * 5
-    visitors = Visitors(max_visitors=1000)
-    tokens = {visitors.enter(Visit(1, Tree())) for _ in range(1000)}
-    assert len(tokens) == len(visitors) == 1000
-    # 32 random bytes in base 64.
-    assert {len(token) for token in tokens} == {43}
-
-
 def test_too_many_visitors_push_out_the_oldest_and_newcomers_only_newcomers():
     visitors = Visitors(max_visitors=2)
     shopper = visitors.enter(Visit(1, Tree()))
@@ -239,10 +199,31 @@ def test_idle_visitors_are_forgotten_and_busy_ones_are_not():
     assert len(visitors) == 1
 
 
-def test_the_next_trip_takes_the_place_of_the_last():
+def test_the_same_action_leads_to_the_same_page_and_what_means_nothing_to_none(catalogue):
+    trips = Trips(hostile_env(catalogue), seed=1)
+    trip = trips.begin()
+    assert [trips.step(trip, 0, "search[shirt]") for _ in range(3)] == [1, 1, 1]
+    assert trips.step(trip, 0, "search[soft shirt]") == 2
+    for action in ("click[nothing]", "click[search]", "click[buy now]", "buy", "", "search[]"):
+        assert trips.step(trip, 0, action) is None
+    assert len(trip.nodes) == 3
+    for page in (-1, 3, 10**6):
+        with pytest.raises(IndexError):
+            trips.step(trip, page, "search[shirt]")
+        with pytest.raises(IndexError):
+            trips.state(trip, page)
+
+
+def test_a_visitor_is_found_by_a_long_token_alone_and_the_next_trip_takes_the_place_of_the_last():
     visitors = Visitors()
-    token = visitors.enter(Visit(1, Tree()))
-    following = Visit(2, Tree())
+    visit, following = Visit(1, Tree()), Visit(2, Tree())
+    token = visitors.enter(visit)
+    assert visitors.find(token) is visit
+    assert [visitors.find(other) for other in (None, "", token[:-1], token + "a", token.swapcase())] == [None] * 5
     visitors.keep(token, following)
-    assert visitors.find(token) is following
-    assert len(visitors) == 1
+    assert (visitors.find(token), len(visitors)) == (following, 1)
+    visitors = Visitors(max_visitors=1000)
+    tokens = {visitors.enter(Visit(1, Tree())) for _ in range(1000)}
+    assert len(tokens) == len(visitors) == 1000
+    # 32 random bytes in base 64.
+    assert {len(token) for token in tokens} == {43}

@@ -176,11 +176,8 @@ def test_back_in_the_browser_is_back_in_the_shop(browser, shop):
     (file,) = set(out.iterdir()) - files
     tree = Tree.load(file)
     assert [tree.nodes[page].candidate.text for page in tree.played[1:]] == [
-        "search[soft shirt]",
-        "click[b000000000]",
-        f"click[{BOLD}]",
-        "click[buy now]",
-    ]
+        "search[soft shirt]", "click[b000000000]", f"click[{BOLD}]", "click[buy now]",
+    ]  # fmt: skip
     assert len(tree.nodes) == 7
     # What was bought stays bought, whether the browser has kept the old page or loads it again.
     go(browser, browser.back)

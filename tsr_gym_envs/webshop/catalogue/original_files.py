@@ -29,18 +29,8 @@ def read_items(path: Path, progress: Progress | None = None) -> Iterator[Any]:
     Raises:
         InvalidCatalogue: The file is missing, holds something else, is damaged or ends too early.
     """
-    with _open(path) as file:
-        stream = _Stream(path, file, progress)
-        stream.expect("[")
-        if stream.skip("]"):
-            stream.end()
-            return
-        while True:
-            yield stream.value()
-            if stream.skip("]"):
-                break
-            stream.expect(",")
-        stream.end()
+    for stream in _members(path, "[", "]", progress):
+        yield stream.value()
 
 
 def read_entries(path: Path, progress: Progress | None = None) -> Iterator[tuple[str, Any]]:
@@ -49,21 +39,24 @@ def read_entries(path: Path, progress: Progress | None = None) -> Iterator[tuple
     Raises:
         InvalidCatalogue: The file is missing, holds something else, is damaged or ends too early.
     """
+    for stream in _members(path, "{", "}", progress):
+        key = stream.value()
+        if not isinstance(key, str):
+            stream.fail(f"wanted a key in quotes, got {key!r}")
+        stream.expect(":")
+        yield key, stream.value()
+
+
+def _members(path: Path, begin: str, end: str, progress: Progress | None) -> "Iterator[_Stream]":
+    """Yield the stream of a file at the beginning of each member between two brackets."""
     with _open(path) as file:
         stream = _Stream(path, file, progress)
-        stream.expect("{")
-        if stream.skip("}"):
-            stream.end()
-            return
-        while True:
-            key = stream.value()
-            if not isinstance(key, str):
-                stream.fail(f"wanted a key in quotes, got {key!r}")
-            stream.expect(":")
-            yield key, stream.value()
-            if stream.skip("}"):
-                break
-            stream.expect(",")
+        stream.expect(begin)
+        if not stream.skip(end):
+            yield stream
+            while not stream.skip(end):
+                stream.expect(",")
+                yield stream
         stream.end()
 
 

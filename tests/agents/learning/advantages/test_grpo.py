@@ -5,7 +5,7 @@ from math import sqrt
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.agents.learning.advantages.forests import Sampled, batch_of, by_trajectory, by_turn, flat, leaf, path
@@ -215,6 +215,7 @@ def test_statistics_can_be_fitted_on_some_and_flat_is_what_equals_them():
 NUMBERS = st.floats(-1e6, 1e6) | st.sampled_from([0.0, 1.0, -3.0, 1e-9, 10.6, 1e5])
 
 
+@settings(max_examples=30)
 @given(st.lists(st.tuples(NUMBERS, st.sampled_from([0, 1, -1, 3, 100]), st.integers(0, 2)), min_size=1, max_size=12))
 def test_what_is_equal_is_what_filters_call_equal(drawn):
     """Numbers a few tenths of the tolerance apart, in up to three groups, by the tensor and by plain Python."""

@@ -8,6 +8,7 @@ from tokenizers import Tokenizer, decoders, models
 from tests.agents.reports.view.trees import small_tree, sokoban_tree
 from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.reports.view.describe_tree import summarise_tree
 from tsr_gym.agents.reports.view.read_files import find_spelling, read_run, read_tree, spelling_of, whole_lines
 from tsr_gym.errors import InvalidTree
 
@@ -39,6 +40,21 @@ def test_a_file_that_was_cut_short_is_shown_up_to_there(file):
     assert list(seen.tree.chosen) == []
     file.write_bytes(b"\n".join(file.read_bytes().splitlines()[:3]))
     assert read_tree(file).note == "the file is cut short: 2 nodes shown of 6"
+
+
+def test_a_compressed_file_that_was_cut_or_changed_is_shown_up_to_there(tmp_path):
+    file = tmp_path / "tree.jsonl.gz"
+    sokoban_tree().save(file)
+    data = file.read_bytes()
+    whole = read_tree(file)
+    assert (whole.note, summarise_tree(file)["whole"]) == ("", True)
+    for part in (data[:-9], data[: len(data) * 2 // 3], data[:-5] + b"more." + data[-5:]):
+        file.write_bytes(part)
+        assert "the gzip file is" in read_tree(file).note
+        assert summarise_tree(file)["whole"] is False
+    file.write_bytes(data[:30])
+    with pytest.raises(InvalidTree):
+        read_tree(file)
 
 
 @pytest.mark.parametrize("line", [b"[]", b'{"parent": 9}', b"\xff", b"[" * 100_000])

@@ -116,7 +116,7 @@ def make_run(folder, *trees):
     (folder / "metrics.jsonl").touch()
     for name in trees:
         (folder / "trees" / name).parent.mkdir(exist_ok=True)
-        small_tree().save(folder / "trees" / f"{name}.jsonl")
+        small_tree().save(folder / "trees" / f"{name}.jsonl.gz")
     return folder
 
 

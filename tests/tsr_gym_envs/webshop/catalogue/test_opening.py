@@ -1,8 +1,6 @@
 """Catalogues: stores, folders of files, the embedded one, and imports that are all or nothing."""
 
-import json
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -25,25 +23,6 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache" / "webshop"
 
 
-def test_files_are_imported_once_and_again_when_they_change(tmp_path, cache):
-    files = write_files(tmp_path / "in", [item(1), item(2)])
-    first = open_catalogue(files)
-    assert first.path.parent == cache
-    assert open_catalogue(str(files)) is first
-    assert sorted(path.name for path in files.iterdir()) == [
-        "items_human_ins.json",
-        "items_ins_v2.json",
-        "items_shuffle.json",
-    ]
-    write_files(files, [item(1), item(2), item(3)])
-    assert (len(open_catalogue(files)), len(list(cache.iterdir()))) == (3, 2)
-
-
-def test_the_first_products_are_a_catalogue_of_their_own(tmp_path):
-    files = write_files(tmp_path / "in", [item(1), item(2), item(3)])
-    assert (len(open_catalogue(files, num_products=2)), len(open_catalogue(files))) == (2, 3)
-
-
 def test_an_imported_catalogue_is_opened_where_it_is(tmp_path, cache):
     store = import_catalogue(write_files(tmp_path / "in", [item(1), item(2)]), tmp_path / "out")
     assert open_catalogue(tmp_path / "out") is store
@@ -53,21 +32,21 @@ def test_an_imported_catalogue_is_opened_where_it_is(tmp_path, cache):
         open_catalogue(tmp_path / "out", num_products=1)
 
 
-def test_a_damaged_store_in_the_cache_is_built_again(tmp_path, cache):
-    files = write_files(tmp_path / "in", [item(1)])
-    open_catalogue(files)
+def test_files_are_imported_once_and_again_when_they_change_or_the_store_is_damaged(tmp_path, cache):
+    files = write_files(tmp_path / "in", [item(1), item(2)])
+    first = open_catalogue(files)
+    assert first.path.parent == cache
+    assert open_catalogue(str(files)) is first
+    names = {path.name for path in files.iterdir()}
+    assert names == {"items_human_ins.json", "items_ins_v2.json", "items_shuffle.json"}
     (folder,) = cache.iterdir()
     (folder / "store.json").write_text("{")
     assert open_catalogue(files).product(0).title == "Soft Shirt"
-
-
-def test_impossible_wishes_are_refused(tmp_path):
+    write_files(files, [item(1), item(2), item(3)])
+    assert (len(open_catalogue(files)), len(list(cache.iterdir()))) == (3, 2)
+    assert len(open_catalogue(files, num_products=2)) == 2
     with pytest.raises(ConfigError, match="wanted num_products >= 1 or None, got 0"):
-        open_catalogue(tmp_path, num_products=0)
-    with pytest.raises(InvalidCatalogue, match=r"wanted a file items_shuffle\*\.json"):
-        open_catalogue(tmp_path)
-    with pytest.raises(InvalidCatalogue, match=r"there is no .*gone"):
-        open_catalogue(tmp_path / "gone")
+        open_catalogue(files, num_products=0)
 
 
 def test_the_embedded_catalogue_is_generated_once(cache):
@@ -138,27 +117,23 @@ def test_the_digest_is_that_of_the_content(tmp_path):
     first = import_catalogue(write_files(tmp_path / "a", [item(1), item(2)]), tmp_path / "one")
     same = import_catalogue(write_files(tmp_path / "b", [item(1), item(2)]), tmp_path / "two")
     assert first.digest == same.digest
-    for number, change in enumerate(
-        ({"name": "Other"}, {"pricing": "$13"}, {"customization_options": ""}, {"query": "hats"})
-    ):
-        other = import_catalogue(
-            write_files(tmp_path / f"c{number}", [item(1), item(2, **change)]), tmp_path / f"out{number}"
-        )
-        assert other.digest != first.digest
+    changes = {"name": "Other", "pricing": "$13", "customization_options": "", "query": "hats"}
     goals = {"B000000001": {**ENTRY, "instruction": "Find me"}, "B000000002": ENTRY}
-    assert (
-        import_catalogue(write_files(tmp_path / "d", [item(1), item(2)], goals), tmp_path / "d2").digest != first.digest
-    )
+    contents = [([item(1), item(2, **{name: value})], None) for name, value in changes.items()]
+    for number, (items, entries) in enumerate([*contents, ([item(1), item(2)], goals)]):
+        files = write_files(tmp_path / f"c{number}", items, entries)
+        assert import_catalogue(files, tmp_path / f"out{number}").digest != first.digest
 
 
 def test_stores_do_not_depend_on_the_hash_seed(tmp_path):
     files = write_files(tmp_path / "in", [item(number, pricing="$5$50") for number in range(1, 30)])
     code = (
-        "import sys; from tsr_gym_envs.webshop.catalogue.opening import import_catalogue\n"
-        f"c = import_catalogue({str(files)!r}, {str(tmp_path)!r} + '/out' + sys.flags.hash_randomization * '1')\n"
+        "from tsr_gym_envs.webshop.catalogue.opening import import_catalogue\n"
+        f"c = import_catalogue({str(files)!r}, {str(tmp_path / 'out')!r})\n"
         "print(c.digest, c.stored_prices.tolist(), c.splits.tolist())"
     )
-    assert run_python(code, hash_seed="1") == run_python(code, hash_seed="2")
+    here = import_catalogue(files, tmp_path / "here")
+    assert run_python(code, hash_seed="1") == f"{here.digest} {here.stored_prices.tolist()} {here.splits.tolist()}\n"
 
 
 @pytest.mark.parametrize("stage", ["attributes", "annotations", "products", "index"])
@@ -198,7 +173,7 @@ def test_empty_lists_and_absurdly_many_combinations_are_refused(tmp_path):
         import_catalogue(write_files(tmp_path / "in", [item(1, customization_options=options)]), tmp_path / "out")
 
 
-def test_a_full_disk_is_reported_as_an_error_of_writing(tmp_path, monkeypatch):
+def test_a_full_disk_or_an_interruption_is_no_half_catalogue(tmp_path, monkeypatch):
     def full(*_):
         raise sqlite3.OperationalError("database or disk is full")
 
@@ -265,11 +240,3 @@ def umask():
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def test_what_was_imported_needs_the_files_no_more(tmp_path):
-    files = write_files(tmp_path / "in", [item(1)])
-    import_catalogue(files, tmp_path / "out")
-    shutil.rmtree(files)
-    assert titles(tmp_path / "out") == ["Soft Shirt"]
-    assert json.loads((tmp_path / "out" / "store.json").read_text())["num_products"] == 1

@@ -96,14 +96,10 @@ def test_items_before_the_damage_are_still_read(path, chunk):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "ends too early, wanted '\\['"),
-        ('{"a": 1}', "wanted '\\[', got '{"),
-        ("[1 2]", "wanted ',', got '2"),
-        ("[1] 2", "wanted the end of the file, got '2'"),
-        ("[1,]", "damaged"),
-        ("[" * 100_000, "damaged"),
+        ("", "ends too early, wanted '\\['"), ('{"a": 1}', "wanted '\\[', got '{"), ("[1 2]", "wanted ',', got '2"),
+        ("[1] 2", "wanted the end of the file, got '2'"), ("[1,]", "damaged"), ("[" * 100_000, "damaged"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_list_is_refused(path, text, message):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InvalidCatalogue, match=message):
@@ -183,16 +179,11 @@ def test_products_that_the_original_skips_are_skipped(loaded):
 @pytest.mark.parametrize(
     ("pricing", "text", "prices"),
     [
-        ("$12.99", "$12.99", (12.99,)),
-        ("$8", "$8.0", (8.0,)),
-        ("$10.71$18.34", "$10.71 to $18.34", (10.71, 18.34)),
-        ("$10.71 - $1,018.34", "$10.71 to $1018.34", (10.71, 1018.34)),
-        ("from $5", "$5.0", (5.0,)),
-        ("$1$2$3", "$1.0 to $2.0", (1.0, 2.0)),
-        ("", "$100.0", (100.0,)),
-        (None, "$100.0", (100.0,)),
+        ("$12.99", "$12.99", (12.99,)), ("$8", "$8.0", (8.0,)), ("$10.71$18.34", "$10.71 to $18.34", (10.71, 18.34)),
+        ("$10.71 - $1,018.34", "$10.71 to $1018.34", (10.71, 1018.34)), ("from $5", "$5.0", (5.0,)),
+        ("$1$2$3", "$1.0 to $2.0", (1.0, 2.0)), ("", "$100.0", (100.0,)), (None, "$100.0", (100.0,)),
     ],
-)
+)  # fmt: skip
 def test_prices_are_read_as_the_original_reads_them(loaded, pricing, text, prices):
     (product,) = loaded(item(pricing=pricing))
     assert (product.price_text, product.prices) == (text, prices)
@@ -243,25 +234,13 @@ def test_a_missing_field_is_named_with_its_product_and_file(loaded, field):
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("name", None),
-        ("full_description", 5),
-        ("small_description", [1]),
-        ("small_description", None),
-        ("images", "x.jpg"),
-        ("images", [None]),
-        ("category", ["fashion"]),
-        ("query", {}),
-        ("pricing", "free"),
-        ("pricing", "$"),
-        ("pricing", "$1.2.3"),
-        ("pricing", 12.99),
-        ("pricing", "$" + "9" * 400),
-        ("customization_options", ["size"]),
-        ("customization_options", {"size": "s"}),
-        ("customization_options", {"size": ["s"]}),
-        ("customization_options", {"size": [{"image": None}]}),
+        ("name", None), ("full_description", 5), ("small_description", [1]), ("small_description", None),
+        ("images", "x.jpg"), ("images", [None]), ("category", ["fashion"]), ("query", {}), ("pricing", "free"),
+        ("pricing", "$"), ("pricing", "$1.2.3"), ("pricing", 12.99), ("pricing", "$" + "9" * 400),
+        ("customization_options", ["size"]), ("customization_options", {"size": "s"}),
+        ("customization_options", {"size": ["s"]}), ("customization_options", {"size": [{"image": None}]}),
     ],
-)
+)  # fmt: skip
 def test_a_damaged_field_is_named_with_its_product(loaded, field, value):
     with pytest.raises(InvalidCatalogue, match=f"product B000000007: wanted .* '{field}', got"):
         loaded(item(7, **{field: value}))

@@ -56,6 +56,9 @@ def test_products_are_found_by_category_and_by_query(real_catalogue, shared):
 
 
 def test_a_store_is_shared_in_a_process_and_cannot_be_written(store):
+    for row in (-1, 5, 10**12):
+        with pytest.raises(IndexError, match=f"wanted a product from 0 to 4, got {row}"):
+            store.product(row)
     row = np.int32(3)
     assert store.product(row) == store.product(3)
     assert (store.instruction(row), store.annotations(row)) == (store.instruction(3), ())
@@ -66,12 +69,10 @@ def test_a_store_is_shared_in_a_process_and_cannot_be_written(store):
     assert copy.deepcopy(store) is store
     assert pickle.loads(pickle.dumps(store)) is store
     assert len(pickle.dumps(store)) < 1000
-
-
-@pytest.mark.parametrize("row", [-1, 5, 10**12])
-def test_numbers_beyond_the_products_are_refused(store, row):
-    with pytest.raises(IndexError, match=f"wanted a product from 0 to 4, got {row}"):
-        store.product(row)
+    meta = json.loads((store.path / "store.json").read_text())
+    (store.path / "store.json").write_text(json.dumps({**meta, "format": 99}))
+    with pytest.raises(InvalidCatalogue, match=r"wanted format 1 in .*, got 99: import the catalogue again"):
+        open_store(store.path)
 
 
 def _read(store, rows, out):
@@ -112,17 +113,6 @@ def test_a_store_that_was_replaced_is_seen_when_it_is_opened_again(tmp_path):
     assert old.digest != open_store(out).digest
 
 
-def test_a_store_in_a_folder_that_cannot_be_written_is_read(store):
-    folders = [store.data, store.path]
-    for folder in folders:
-        folder.chmod(0o555)
-    try:
-        assert open_store(store.path).product(0).asin == "B000000001"
-    finally:
-        for folder in folders:
-            folder.chmod(0o755)
-
-
 def _damaged(name, change):
     def damage(store):
         path = (store.path if name == "store.json" else store.data) / name
@@ -157,13 +147,6 @@ def test_a_damaged_store_is_refused_when_it_is_opened(tmp_path, damage, message)
     (tmp_path / "moved").rename(tmp_path / "again")
     with pytest.raises(InvalidCatalogue, match=message):
         open_store(tmp_path / "again")
-
-
-def test_a_store_of_another_version_is_refused(store):
-    meta = json.loads((store.path / "store.json").read_text())
-    (store.path / "store.json").write_text(json.dumps({**meta, "format": 99}))
-    with pytest.raises(InvalidCatalogue, match=r"wanted format 1 in .*, got 99: import the catalogue again"):
-        open_store(store.path)
 
 
 def test_damage_inside_the_file_is_reported_with_the_product(store):
@@ -202,16 +185,13 @@ def test_guesses_give_the_title_scores_of_the_large_model(wanted, bought, title_
     )
 
 
-def test_guesses_are_tokens_as_spacy_cuts_them():
+def test_nouns_are_guessed_as_spacy_cuts_tokens_and_the_guess_is_named(monkeypatch):
     guessed = guess_nouns('Women\'s T-Shirt,Black/White "XL" (2-Pack), 5\'2"x7\'4" w/Hood_')
     assert " ".join(guessed) == "women t shirt black white xl w hood"
     assert guess_nouns("") == guess_nouns("100 % of 3.5 x 12") == ()
     assert guess_nouns("Mug and Mug") == ("mug", "mug")
     find, source = open_nouns(lambda title: [title.upper()])
     assert (find("mug"), source) == (["MUG"], "injected")
-
-
-def test_without_spacy_or_its_model_the_guess_is_named(monkeypatch):
     monkeypatch.setattr(FIND_SPEC, lambda name: None)
     find, source = open_nouns()
     assert (find("Steel Mugs for Tea"), source) == (("steel", "mugs", "tea"), "heuristic")
