@@ -7,7 +7,7 @@ docs/search_teaches.md again; ``--collect`` reads the runs that are there.
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -57,20 +57,35 @@ def _case(title: str, world: str, base: str, env_set: str, lr: str, tokens: int,
     ways = {name: f"--recipe {name} --lr {lr}" for name in ("auto", "filtering")}
     if base == "S1":
         ways["levin"] = f"--recipe levin --lr {lr}"
+        ways["auto, falling rates"] = f"{ways['auto']} --lr-decay-from 0.5"
+        ways["auto, searches at temperature 2"] = f"{ways['auto']} --search-temperature 2"
     return Case(title, f"{world} --model BASES/{base} --env-set {env_set} {budget} {often}", ways)
 
 
-PLAIN = "--search naive --search-when always --trajectories 8 --naive 0 --search-temperature 1"
+PLAIN = "--recipe expert --search naive --search-when always --trajectories 8 --naive 0 --search-temperature"
+TAUGHT = f"sokoban --model BASES/E1/skilled --env-set {ROOMS} --update-tokens 3750 --updates 400 --eval-instances 512"
 CASES = {
     "expert": Case(
-        "rooms of 10 to 16 moves, base taught 1 to 5 moves",
-        f"sokoban --model BASES/E1/skilled --env-set {ROOMS} --total-tokens 400000 --update-tokens 3750 --updates 400 "
-        "--eval-every 27 --eval-instances 512",
+        "400,000 tokens",
+        f"{TAUGHT} --total-tokens 400000 --eval-every 27",
         {
             "expert": "--recipe expert",
-            "expert, plain play alone": f"--recipe expert {PLAIN}",
+            "expert, plain play alone": f"{PLAIN} 1",
+            "expert, plain play alone at temperature 2": f"{PLAIN} 2",
             "filtering": "--recipe filtering --lr 1e-3",
         },
+    ),
+    "parts": Case(
+        "130,000 tokens",
+        f"{TAUGHT} --total-tokens 130000 --eval-every 0",
+        {
+            "expert": "--recipe expert",
+            "searches at temperature 1": "--recipe expert --search-temperature 1",
+            "the same with 240 expansions": "--recipe expert --search-temperature 1 --search levin(expansions=240)",
+            "64 passes a fit": "--recipe expert --fit-passes 64",
+            "fits to the present weights": "--recipe expert --fit-from current",
+        },
+        seeds=4,
     ),
     "rooms": _case("rooms of 10 to 16 moves, S1", "sokoban", "S1", ROOMS, "1e-3", 60_000, 32, 512),
     "lake": _case("lake of 6x6, L1", "frozen_lake", "L1", lake(6).env_set, "1e-3", 20_000, 16, 512),
@@ -111,8 +126,10 @@ def collected(out: Path) -> list[Row]:
         if numbers is not None:
             points = [{name: point[name] for name in ("sampled_tokens", "success")} for point in numbers["points"]]
             # The total has the steps of fits, too.
-            steps = JsonLines(out / "cells" / folder / "metrics.jsonl").read()[-1]["optimizer_steps_total"]
+            last = JsonLines(out / "cells" / folder / "metrics.jsonl").read()[-1]
+            steps = last["optimizer_steps_total"]
             own = {"case": case, "way": way, "seed": seed, "optimizer_steps": steps, "points": points}
+            own["solved_instances"] = last.get("solved_instances")
             rows.append(own | {"command": command(shown)})
     return rows
 
@@ -150,11 +167,11 @@ def tables(rows: list[Row]) -> dict[str, str]:
         counts = [f"{row['optimizer_steps']:.0f}", f"{row['sampled_tokens'] / 1000:.0f}k", str(row["seeds"])]
         return [row["title"], row["way"], f"{row['before']:.1f}", after, difference, *counts]
 
-    expert = [row for row in rows if row["case"] == "expert"]
-    return {
-        "expert": table_of(head, [line(row) for row in expert]),
-        "auto": table_of(head, [line(row) for row in rows if row not in expert]),
-    }
+    def table(cases: Sequence[str]) -> str:
+        return table_of(head, [line(row) for row in rows if row["case"] in cases])
+
+    taught = ("expert", "parts")
+    return {**{case: table([case]) for case in taught}, "auto": table([case for case in CASES if case not in taught])}
 
 
 def main() -> int:
