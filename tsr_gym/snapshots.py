@@ -212,9 +212,9 @@ def _is_layer(parts: Any) -> bool:
     return type(parts) is tuple and len(parts) == len(Layer._fields) and isinstance(parts[0], str)
 
 
-def _packages_of_kind(names: str) -> frozenset[str]:
+def _packages_of_kind(layer: str) -> frozenset[str]:
     """Return the packages of an environment or wrapper class; empty if no such class is imported."""
-    module, _, name = names.partition(" ")[0].partition(":")
+    module, _, name = layer.partition(" ")[0].partition(":")
     cls = find(module, name)
     if "<locals>" in name:
         # A class that is defined in a function is in no module, so it is searched among the subclasses.

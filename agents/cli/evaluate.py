@@ -21,7 +21,7 @@ from tsr_gym.sections import setting, settings_of
 # Settings of the sections that only training uses.
 UNUSED = (
     *("train_split", "eval_split", "groups", "trajectories", "paths_per_search", "learn_from", "naive", "search_when"),
-    *("search_worth", "start_states", "start_states_from", "match_tokens", "temperature", "keep"),
+    *("search_worth", "search_temperature", "start_states", "start_states_from", "match_tokens", "temperature", "keep"),
 )
 # Settings that come from the run when a run is evaluated.
 OWN = (

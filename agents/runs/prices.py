@@ -27,7 +27,7 @@ PRIOR = 0.5
 EXPLORED = 0.05
 # Most of the tokens that searches take until one of them has succeeded. A search costs as much as ten groups of plain
 # play in some worlds, so that a first round of them, made to learn their price, could take half of a short run.
-UNPROVEN, PROOF = 0.35, 1
+UNPROVEN = 0.35
 
 
 class Prices:
@@ -71,7 +71,7 @@ class Prices:
         wider = self.price(WIDER) if self.tried[WIDER][0] else inf
         explored = {way: self._share(way, EXPLORED) for way in (SEARCH, WIDER)}
         if search <= self.config.search_worth * min(play, wider):
-            searched = 1.0 if self.successes >= PROOF else self._share(SEARCH, UNPROVEN)
+            searched = 1.0 if self.successes else self._share(SEARCH, UNPROVEN)
             return Odds(min(searched, 1 - explored[WIDER]), explored[WIDER])
         if wider <= play:
             return Odds(explored[SEARCH], 1 - explored[SEARCH])
@@ -87,7 +87,7 @@ class Prices:
         for way, chance in zip((SEARCH, WIDER), self.odds(), strict=True):
             groups, _, spent = self.tried[way]
             cost += (played - useful) / played * chance * spent / max(groups, PRIOR)
-        return max(1.0, cost * self.groups / self.tokens)
+        return max(1.0, cost * self.groups / max(self.tokens, 1))
 
     def metrics(self) -> dict[str, Any]:
         """Return prices and chances as ``price_*``, ``odds_*``; empty where prices do not decide."""
@@ -133,4 +133,4 @@ class Prices:
         played, useful, _ = self.tried[PLAY]
         failed = max(played - useful, PRIOR)
         others = sum(spent for other, (_, _, spent) in self.tried.items() if other != way)
-        return min(1.0, share / (1 - share) * others * groups / (failed * tokens))
+        return min(1.0, share / (1 - share) * others * groups / (failed * max(tokens, 1)))

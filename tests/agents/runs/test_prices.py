@@ -9,6 +9,7 @@ from tsr_gym.agents.config import TrainConfig
 from tsr_gym.agents.episodes.collect import SEARCHED, Odds, Tried
 from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.runs.prices import EXPLORED, KEPT, PRIOR, UNPROVEN, Prices
+from tsr_gym.agents.runs.trainer import resume_run, start_run
 from tsr_gym.errors import CheckpointError
 
 CHEAPER = SearchConfig(search="levin", search_when="cheaper", naive=4, trajectories=1, groups=16, search_worth=3.0)
@@ -27,6 +28,10 @@ def test_a_price_is_tokens_over_useful_groups_and_old_measurements_fade():
     # None yet is a price that rises with what was spent, and not infinity.
     assert prices({"play": (10, 0, 1000)}).price("play") == 1000 / PRIOR < inf
     assert prices().price("search") == 0
+
+
+def test_ways_without_tokens_have_chances_too():
+    assert 0 <= prices({"play": (4, 0, 0), "search": (1, 0, 0), "wider": (1, 0, 0)}).odds().search <= 1
 
 
 @pytest.mark.parametrize(
@@ -88,9 +93,6 @@ def test_runs_without_prices_search_as_ever_and_write_nothing(tmp_path):
 
 
 def test_a_stopped_run_makes_the_same_choices(base_model, tmp_path):
-    pytest.importorskip("torch")
-    from tsr_gym.agents.runs.trainer import resume_run, start_run
-
     changes = {
         "task": {"env_set": ("solution_length=[1,2]",), "eval_env_set": ("solution_length=[1,2]",)},
         "search": {"search": "levin(expansions=4)", "search_when": "cheaper", "naive": 3, "trajectories": 1},
