@@ -148,6 +148,8 @@ def analysed(runs: list[Row]) -> list[Row]:
             row["before"] = fmean(100 * run["points"][0]["success"] for run in mine.values())
             row["success_sd"] = stdev(ends.values()) if len(ends) > 1 else 0.0
             row["optimizer_steps"] = fmean(run["optimizer_steps"] for run in mine.values())
+            solved = [run["solved_instances"] for run in mine.values() if run["solved_instances"] is not None]
+            row["solved_instances"] = fmean(solved) if solved else None
             row["sampled_tokens"] = fmean(run["points"][-1]["sampled_tokens"] for run in mine.values())
             shared = sorted(ends.keys() & of_way[first].keys())
             if way != first and shared:
@@ -159,12 +161,23 @@ def analysed(runs: list[Row]) -> list[Row]:
 
 def tables(rows: list[Row]) -> dict[str, str]:
     """Return the tables of the page."""
-    head = ("setting", "way to train", "before %", "after %", "first way minus this", "steps", "tokens", "seeds")
+    head = (
+        "setting",
+        "way to train",
+        "before %",
+        "after %",
+        "first way minus this",
+        "steps",
+        "tokens",
+        "solved",
+        "seeds",
+    )
 
     def line(row: Row) -> list[str]:
         difference = f"**{difference_words(row)}**" if "points" in row else ""
         after = f"{row['success']:.1f} ± {row['success_sd']:.1f}"
-        counts = [f"{row['optimizer_steps']:.0f}", f"{row['sampled_tokens'] / 1000:.0f}k", str(row["seeds"])]
+        solved = "" if row["solved_instances"] is None else f"{row['solved_instances']:.0f}"
+        counts = [f"{row['optimizer_steps']:.0f}", f"{row['sampled_tokens'] / 1000:.0f}k", solved, str(row["seeds"])]
         return [row["title"], row["way"], f"{row['before']:.1f}", after, difference, *counts]
 
     def table(cases: Sequence[str]) -> str:

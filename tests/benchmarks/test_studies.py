@@ -81,17 +81,16 @@ def test_the_page_and_readme_have_the_numbers_of_the_recipes():
     page = recipes.PAGE.read_text()
     assert recipes.write_between_marks(page, recipes.tables(rows)) == page
     expert = {row["way"]: f"{row['success']:.1f} %" for row in rows if row["case"] == "expert"}
-    assert len(expert) == 3
-    assert all(success in README.read_text() for success in expert.values())
-    paired = next(row for row in rows if row["way"] == "expert, plain play alone")
-    assert (paired["seeds"], paired["low"] > 0) == (8, True)
+    best = max((row for row in rows if "plain play" in row["way"]), key=lambda row: row["success"])
+    assert (best["seeds"], best["low"] > 0) == (8, True)
+    assert all(expert[way] in README.read_text() for way in ("expert", best["way"], "filtering"))
 
 
 def test_the_runs_of_the_recipes_can_be_configured():
     for *_, flags in list(recipes.cells(Path("out")))[::8]:
         command, _, rest = flags.partition(" --model ")
         config = read_config([*command.split()[1:], *rest.split()[1:]])
-        assert config.run.total_tokens in (20_000, 60_000, 400_000)
+        assert config.run.total_tokens in (20_000, 60_000, 130_000, 400_000)
 
 
 RESULT = RESULTS / "does_search_pay.json"
