@@ -44,7 +44,7 @@ def test_a_busy_machine_records_nothing_unless_it_shall(monkeypatch, tmp_path):
     assert result["arguments left"] == ["part"]
 
 
-@pytest.mark.parametrize("flag", measure.TRIALS)
+@pytest.mark.parametrize("flag", sorted(measure.TRIALS))
 def test_a_trial_runs_on_a_busy_machine_and_records_nothing(monkeypatch, tmp_path, flag, capsys):
     assert run(monkeypatch, tmp_path, flag, load=9.0) == "before"
     assert json.loads(capsys.readouterr().out)["load_before"] == 9.0
