@@ -1,5 +1,6 @@
 """The sampler of a run: its limits of tokens, and starts at states of its own earlier trees."""
 
+import gzip
 import json
 
 import pytest
@@ -232,7 +233,7 @@ def test_updates_learn_from_samples_of_the_weights_before_but_not_across_a_check
     assert [line["weights_behind"] for line in searched_ahead["metrics"]] == [0, 1, 1, 1, 0, 1]
     versions = set()
     for path in sorted((run / "trees" / "000006").glob("*")):
-        for line in path.read_text().splitlines()[1:]:
+        for line in gzip.decompress(path.read_bytes()).splitlines()[1:]:
             node = json.loads(line)
             if node["parent"] is not None:
                 versions.add(node["candidate"][-1])
