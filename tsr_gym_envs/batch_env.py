@@ -62,9 +62,9 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
 
     Infos hold an array for every key, and under ``_key`` a mask of the environments that have it, as Gymnasium's own
     vector environments do; no dictionary is built per environment, so that infos are cheap. A key stays present
-    even if no environment has it. They have ``actions_left`` only if actions are limited. The facts of
-    an action have the values of `first_facts` in an environment that was reset. Observations and infos are new arrays
-    at every call.
+    even if no environment has it. They have ``actions_left`` only if actions are limited. ``action_mask`` `[N, 4]` is
+    that of the single environments. The facts of an action have the values of `first_facts` in an environment that was
+    reset. Observations and infos are new arrays at every call.
 
     A subclass holds the board, its columns, and the rules.
 
@@ -171,6 +171,10 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
 
     def _success(self) -> Column:
         """Return `[N]`, True for solved tasks."""
+        raise NotImplementedError
+
+    def _masks(self) -> Column:
+        """Return `[N, 4]` int8, 1 for the actions that can change the position; all 1 where none can."""
         raise NotImplementedError
 
     def _frame(self, env: int) -> Any:
@@ -404,15 +408,16 @@ class BatchEnv(VectorEnv[Any, Any, Any]):
             facts: Facts of the actions, `[N]` each.
             played: `[N]`, those that took an action; the others were reset. None for all.
         """
-        columns = {"success": (self._success(), selected)}
+        columns = {"success": self._success(), "action_mask": self._masks()}
         if self._limit is not None:
-            columns["actions_left"] = (self._limit - self._taken, selected)
-        infos: dict[str, Any] = {}
-        for name, (column, mask) in columns.items():
-            infos[name], infos[f"_{name}"] = column if mask is self._everyone else column * mask, mask.copy()
+            columns["actions_left"] = self._limit - self._taken
         for name, first in self.first_facts.items():
-            fact = facts[name] if played is None else np.where(played, facts.get(name, first), first)
-            infos[name], infos[f"_{name}"] = fact if selected is self._everyone else fact * selected, selected.copy()
+            columns[name] = facts[name] if played is None else np.where(played, facts.get(name, first), first)
+        infos: dict[str, Any] = {}
+        for name, column in columns.items():
+            # Transposed, so that a row of several numbers is one environment's, too.
+            infos[name] = column if selected is self._everyone else (column.T * selected).T
+            infos[f"_{name}"] = selected.copy()
         return infos
 
     def _checked(self, actions: Any) -> Column:

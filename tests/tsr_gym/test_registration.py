@@ -28,7 +28,28 @@ from tsr_gym.registration import (
     register_envs,
 )
 from tsr_gym.testing import check_snapshot, check_text_env
-from tsr_gym.wrappers import AnswerFormat, ScoreWrapper, TreeSearchWrapper
+from tsr_gym.wrappers import AnswerFormat, ScoreWrapper, StorableInfo, TreeSearchWrapper
+
+FORMS = [(name, {}) for name in ENTRY_POINTS] + [(name, {"action_type": "discrete"}) for name in VECTOR_ENTRY_POINTS]
+
+
+@pytest.mark.parametrize(("name", "form"), FORMS)
+def test_an_entry_of_info_has_one_type_and_is_always_there(name, form):
+    # An optimal player next to one whose turns mean nothing: Gymnasium puts both infos into one array.
+    envs = gym.make_vec(name, num_envs=2, vectorization_mode="sync", **form)
+    clever = StorableInfo(gym.make(name, **form))
+    for seed in range(6):
+        envs.reset(seed=seed)
+        _, first = clever.reset(seed=seed)
+        for _ in range(8):
+            base = clever.unwrapped
+            turn = 3 if form else base.optimal_turn(base.state, None, None) or "nothing"
+            _, _, terminated, truncated, info = clever.step(turn)
+            assert {key: type(value) for key, value in info.items()} == {key: type(first[key]) for key in first}
+            *_, infos = envs.step([turn, 0 if form else "nothing"])
+            assert all(infos[f"_{key}"].all() for key in info)
+            if terminated or truncated:
+                break
 
 
 @pytest.mark.parametrize("name", ENTRY_POINTS)

@@ -3,6 +3,8 @@
 Not collected by default; `make test-clients` runs it in environments with the libraries.
 """
 
+import json
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import pytest
 import tsr_gym
 from tsr_gym import FreeText
 from tsr_gym.testing import check_snapshot
+from tsr_gym.wrappers import StorableInfo
 
 LAKE = {"obs_type": "onehot", "max_actions": 12}
 
@@ -148,16 +151,38 @@ def test_minari_records_texts_and_reads_them_back(name, tmp_path, monkeypatch):
     assert isinstance(collector.observation_space, FreeText)
 
 
+@pytest.mark.parametrize("name", ["tsr/FrozenLake-v0", "tsr/Sokoban-v0", "tsr/WebShop-v0", "tsr/RetrievalQA-v0"])
+def test_minari_records_the_infos_of_texts_and_reads_them_back(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    import minari
+
+    env = gym.make(name)
+    collector = minari.DataCollector(StorableInfo(env), record_infos=True)
+    infos = [collector.reset(seed=3)[1]]
+    over = False
+    while not over:
+        turn = env.unwrapped.optimal_turn(env.unwrapped.state, 5, 10) or "nothing"
+        _, _, terminated, truncated, info = collector.step(turn)
+        infos.append(info)
+        over = terminated or truncated
+    collector.create_dataset("tsr/texts-v0", algorithm_name="optimal", author="us")
+    (way,) = minari.load_dataset("tsr/texts-v0").iterate_episodes()
+    read = {key: [at.decode() if isinstance(at, bytes) else at for at in way.infos[key].tolist()] for key in way.infos}
+    assert read == {key: [info[key] for info in infos] for key in infos[0]}
+    assert sum(len(json.loads(turn)) for turn in read["executed"]) == env.unwrapped.episode.actions > 0
+
+
 def test_minari_records_the_infos_of_arrays(tmp_path, monkeypatch):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     import minari
 
     collector = minari.DataCollector(lake(), record_infos=True)
-    collector.reset(seed=3)
-    left = [collector.step(0)[4]["actions_left"] for _ in range(2)]
+    _, first = collector.reset(seed=3)
+    infos = [first, *(collector.step(0)[4] for _ in range(2))]
     collector.create_dataset("tsr/infos-v0", algorithm_name="left", author="us")
     (way,) = minari.load_dataset("tsr/infos-v0").iterate_episodes()
-    assert way.infos["actions_left"].tolist()[1:] == left
+    for key in ("actions_left", "action_mask"):
+        assert np.array_equal(way.infos[key], [info[key] for info in infos])
 
 
 def test_snapshots_of_minatar_are_exact():

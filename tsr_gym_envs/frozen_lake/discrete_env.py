@@ -56,7 +56,27 @@ def tile_codes(state: FrozenLakeState) -> Codes:
 FIRST_FACTS: Mapping[str, Any] = MappingProxyType({"prob": 1.0, "action_is_effective": False})
 
 
-class FrozenLakeDiscreteEnv(StateEnv[FrozenLakeState, Any, int]):
+class FrozenLakeFacts:
+    """What both environments know about a state."""
+
+    def state_key(self, state: FrozenLakeState) -> bytes:
+        """Return the bytes of map and position; a start cell counts as ice, because it is ice after the first draw."""
+        return state_key(state)
+
+    def is_success(self, state: FrozenLakeState) -> bool:
+        """Return whether the player stands on a goal."""
+        return state.cell == "G"
+
+    def dead_end(self, state: FrozenLakeState) -> str | None:
+        """Return ``"hole"`` or ``"no way"`` if no goal can be reached any more, None otherwise."""
+        return None if fewest_steps(state) is not None else "hole" if state.cell == "H" else "no way"
+
+    def fewest_actions(self, state: FrozenLakeState) -> int | None:
+        """Return the length of a shortest way to a goal."""
+        return fewest_steps(state)
+
+
+class FrozenLakeDiscreteEnv(FrozenLakeFacts, StateEnv[FrozenLakeState, Any, int]):
     """`FrozenLakeEnv` with one numbered action a step; `FrozenLakeEnv` documents it."""
 
     metadata = RENDERING
@@ -97,26 +117,13 @@ class FrozenLakeDiscreteEnv(StateEnv[FrozenLakeState, Any, int]):
 
     def action_masks(self) -> np.ndarray[Any, Any]:
         """Return `[4]`, True for the actions that can change the position; all True where none can."""
-        state = self.state
-        choices = moves(state.desc, self._ice, self.settings.is_slippery)[state.position]
-        mask = np.array([any(place != state.position for _, place, *_ in choice.outcomes) for choice in choices])
+        return self._mask(self.state)
+
+    def _mask(self, state: FrozenLakeState) -> np.ndarray[Any, Any]:
+        here = state.position
+        choices = moves(state.desc, self._ice, self.settings.is_slippery)[here]
+        mask = np.array([any(chance and place != here for chance, place, *_ in choice.outcomes) for choice in choices])
         return mask if mask.any() else ~mask
-
-    def state_key(self, state: FrozenLakeState) -> bytes:
-        """Return the bytes of map and position; a start cell counts as ice, because it is ice after the first draw."""
-        return state_key(state)
-
-    def is_success(self, state: FrozenLakeState) -> bool:
-        """Return whether the player stands on a goal."""
-        return state.cell == "G"
-
-    def dead_end(self, state: FrozenLakeState) -> str | None:
-        """Return ``"hole"`` or ``"no way"`` if no goal can be reached any more, None otherwise."""
-        return None if fewest_steps(state) is not None else "hole" if state.cell == "H" else "no way"
-
-    def fewest_actions(self, state: FrozenLakeState) -> int | None:
-        """Return the length of a shortest way to a goal."""
-        return fewest_steps(state)
 
     def render(self) -> RenderFrame | list[RenderFrame] | None:
         """Return the position as a picture, or as text where `render_mode` is ``"ansi"``."""
@@ -125,7 +132,7 @@ class FrozenLakeDiscreteEnv(StateEnv[FrozenLakeState, Any, int]):
         return grid(self.state) if self.render_mode == "ansi" else None
 
     def _facts(self, state: FrozenLakeState) -> dict[str, Any]:
-        return {"success": state.cell == "G"}
+        return {"success": state.cell == "G", "action_mask": self._mask(state).view(np.int8)}
 
 
 def observation_space(settings: FrozenLakeSettings, shape: tuple[int, int]) -> Any:

@@ -11,9 +11,9 @@ from tsr_gym import Limits, Step, TextEnv
 from tsr_gym.teaching import Teaching, taught_by_oracle
 from tsr_gym.text_env import Guide
 from tsr_gym_envs.frozen_lake import values
-from tsr_gym_envs.frozen_lake.discrete_env import TILES, FrozenLakeDiscreteEnv, tile_codes
+from tsr_gym_envs.frozen_lake.discrete_env import TILES, FrozenLakeDiscreteEnv, FrozenLakeFacts, tile_codes
 from tsr_gym_envs.frozen_lake.lakes import Lakes
-from tsr_gym_envs.frozen_lake.rules import ACTIONS, OBSERVATIONS, FrozenLakeState, Ice, fewest_steps, moves, state_key
+from tsr_gym_envs.frozen_lake.rules import ACTIONS, OBSERVATIONS, FrozenLakeState, Ice, moves
 from tsr_gym_envs.frozen_lake.settings import FrozenLakeSettings, make_settings
 from tsr_gym_envs.reasons import unknown_action
 from tsr_gym_envs.tiles import RENDERING, ZOOM, picture, with_window
@@ -21,7 +21,7 @@ from tsr_gym_envs.tiles import RENDERING, ZOOM, picture, with_window
 _NUMBERS = {name.lower(): number for number, name in enumerate(ACTIONS)}
 
 
-class FrozenLakeEnv(TextEnv[FrozenLakeState]):
+class FrozenLakeEnv(FrozenLakeFacts, TextEnv[FrozenLakeState]):
     """Cross a frozen lake to the goal without falling into a hole, on ice that may carry you elsewhere.
 
     ## Description
@@ -54,7 +54,8 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
     ## Information
     As every `TextEnv`: ``action_is_valid``, ``invalid_reason``, ``action_is_effective``, ``executed``, ``success``,
     ``turns_left``, ``actions_left``, and ``prob``, the chance of what happened; where actions are discrete,
-    ``action_is_effective``, ``success``, ``actions_left`` and ``prob``.
+    ``action_is_effective``, ``success``, ``actions_left`` where it is limited, ``prob``, and ``action_mask``, 1 for the
+    actions that can change the position.
 
     ## Arguments
     | keyword | default (preset ``paper``) | ``tsr-code`` |
@@ -123,22 +124,6 @@ class FrozenLakeEnv(TextEnv[FrozenLakeState]):
     def observe(self, state: FrozenLakeState) -> str:
         """Return the position in the words of `obs_type`."""
         return self._describe(state)
-
-    def state_key(self, state: FrozenLakeState) -> bytes:
-        """Return the bytes of map and position; a start cell counts as ice, because it is ice after the first draw."""
-        return state_key(state)
-
-    def is_success(self, state: FrozenLakeState) -> bool:
-        """Return whether the player stands on a goal."""
-        return state.cell == "G"
-
-    def dead_end(self, state: FrozenLakeState) -> str | None:
-        """Return ``"hole"`` or ``"no way"`` if no goal can be reached any more, None otherwise."""
-        return None if fewest_steps(state) is not None else "hole" if state.cell == "H" else "no way"
-
-    def fewest_actions(self, state: FrozenLakeState) -> int | None:
-        """Return the length of a shortest way to a goal."""
-        return fewest_steps(state)
 
     def render(self) -> RenderFrame | list[RenderFrame] | None:
         """Return the position as a picture, or as text where `render_mode` is ``"ansi"``."""

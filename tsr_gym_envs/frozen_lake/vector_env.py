@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode
 
 from tsr_gym import ConfigError
 from tsr_gym_envs.batch_env import ALL, BatchEnv
-from tsr_gym_envs.columns import BatchStep, Column, Field
+from tsr_gym_envs.columns import NUM_ACTIONS, BatchStep, Column, Field
 from tsr_gym_envs.compiled import Bytes, Flags, Floats, Longs, Streams, below, njit, uniform
 from tsr_gym_envs.frozen_lake.discrete_env import (
     FIRST_FACTS,
@@ -88,6 +88,35 @@ def slide_all(
         ended[env] = lies != ICE
         effective[env] = here != there
         probabilities[env] = chances[turn]
+
+
+@njit
+def mask_all(
+    boards: Bytes, players: Longs, neighbour: Longs, cumulative: Floats, chances: Floats, masks: Bytes
+) -> None:
+    """Write which actions can move the players.
+
+    Args:
+        boards: As in `slide_all`.
+        players: As in `slide_all`.
+        neighbour: As in `slide_all`.
+        cumulative: As in `slide_all`.
+        chances: As in `slide_all`.
+        masks: `[N, 4]` becomes 1 for actions that can move the player; all 1 where none can or the episode is over.
+    """
+    for env in range(boards.shape[0]):
+        here, num = players[env], 0
+        for action in range(4):
+            moves = False
+            if cumulative.size:
+                for turn in range(3):
+                    moves |= chances[turn] > 0 and neighbour[here, (action + turn + 3) & 3] != here
+            else:
+                moves = neighbour[here, action] != here
+            masks[env, action] = moves
+            num += moves
+        if num == 0 or boards[env, here] != ICE + STANDING:
+            masks[env] = 1
 
 
 @njit
@@ -235,6 +264,11 @@ class FrozenLakeVectorEnv(BatchEnv):
 
     def _success(self) -> Column:
         return on_goal(self._boards, self._players)
+
+    def _masks(self) -> Column:
+        masks = np.empty((self.num_envs, NUM_ACTIONS), np.uint8)
+        mask_all(self._boards, self._players, self._neighbours, self._cumulative, self._chances, masks)
+        return masks.view(np.int8)
 
     def _frame(self, env: int) -> Any:
         state = self.state(env)

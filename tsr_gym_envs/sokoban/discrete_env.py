@@ -70,7 +70,28 @@ def tile_codes(state: SokobanState, shape: tuple[int, int]) -> Codes:
 FIRST_FACTS: Mapping[str, Any] = MappingProxyType({"action_is_effective": False})
 
 
-class SokobanDiscreteEnv(StateEnv[SokobanState, Any, int]):
+class SokobanFacts:
+    """What both environments know about a state."""
+
+    def state_key(self, state: SokobanState) -> bytes:
+        """Return the bytes of walls, goals, boxes and player."""
+        return state_key(state)
+
+    def is_success(self, state: SokobanState) -> bool:
+        """Return whether all boxes stand on goals."""
+        level, boxes, _ = state
+        return boxes == level.goals
+
+    def dead_end(self, state: SokobanState) -> str | None:
+        """Return the rule that proves a position unsolvable, None without a proof."""
+        return dead_end(state)
+
+    def fewest_actions(self, state: SokobanState) -> int | None:
+        """Return a lower bound on the actions that solve a position."""
+        return fewest_moves(state)
+
+
+class SokobanDiscreteEnv(SokobanFacts, StateEnv[SokobanState, Any, int]):
     """`SokobanEnv` with one numbered action a step; `SokobanEnv` documents it."""
 
     metadata = RENDERING
@@ -113,25 +134,11 @@ class SokobanDiscreteEnv(StateEnv[SokobanState, Any, int]):
 
     def action_masks(self) -> np.ndarray[Any, Any]:
         """Return `[4]`, True for the actions that change the position; all True where none does."""
-        state = self.state
+        return self._mask(self.state)
+
+    def _mask(self, state: SokobanState) -> np.ndarray[Any, Any]:
         mask = np.array([push(state, action) is not state for action in range(len(ACTIONS))])
         return mask if mask.any() else ~mask
-
-    def state_key(self, state: SokobanState) -> bytes:
-        """Return the bytes of walls, goals, boxes and player."""
-        return state_key(state)
-
-    def is_success(self, state: SokobanState) -> bool:
-        """Return whether all boxes stand on goals."""
-        return state.solved
-
-    def dead_end(self, state: SokobanState) -> str | None:
-        """Return the rule that proves a position unsolvable, None without a proof."""
-        return dead_end(state)
-
-    def fewest_actions(self, state: SokobanState) -> int | None:
-        """Return a lower bound on the actions that solve a position."""
-        return fewest_moves(state)
 
     def render(self) -> RenderFrame | list[RenderFrame] | None:
         """Return the position as a picture, or as text where `render_mode` is ``"ansi"``."""
@@ -140,7 +147,7 @@ class SokobanDiscreteEnv(StateEnv[SokobanState, Any, int]):
         return grid(self.state) if self.render_mode == "ansi" else None
 
     def _facts(self, state: SokobanState) -> dict[str, Any]:
-        return {"success": state.solved}
+        return {"success": state.solved, "action_mask": self._mask(state).view(np.int8)}
 
 
 def board_shape(settings: SokobanSettings, rooms: Rooms) -> tuple[int, int]:

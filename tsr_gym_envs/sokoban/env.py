@@ -12,8 +12,8 @@ from tsr_gym.teaching import Teaching, taught_by_oracle
 from tsr_gym.text_env import Guide
 from tsr_gym_envs.reasons import unknown_action
 from tsr_gym_envs.settings import actions_within
-from tsr_gym_envs.sokoban.discrete_env import TILES, SokobanDiscreteEnv, tile_codes
-from tsr_gym_envs.sokoban.plan import best_value, dead_end, shortest_plan
+from tsr_gym_envs.sokoban.discrete_env import TILES, SokobanDiscreteEnv, SokobanFacts, tile_codes
+from tsr_gym_envs.sokoban.plan import best_value, shortest_plan
 from tsr_gym_envs.sokoban.rooms import Rooms
 from tsr_gym_envs.sokoban.rules import (
     ACTIONS,
@@ -25,7 +25,7 @@ from tsr_gym_envs.sokoban.rules import (
     reward_of,
     state_key,
 )
-from tsr_gym_envs.sokoban.score import distance, distance_table, fewest_moves, random_success
+from tsr_gym_envs.sokoban.score import distance, distance_table, random_success
 from tsr_gym_envs.sokoban.settings import SokobanSettings, make_settings
 from tsr_gym_envs.tiles import RENDERING, ZOOM, picture, with_window
 
@@ -34,7 +34,7 @@ _NUMBERS = {word: number for number, name in enumerate(ACTIONS) for word in (nam
 _POSSIBLE: dict[str, Any] = {}
 
 
-class SokobanEnv(TextEnv[SokobanState]):
+class SokobanEnv(SokobanFacts, TextEnv[SokobanState]):
     """Push every box onto a goal.
 
     ## Description
@@ -70,8 +70,8 @@ class SokobanEnv(TextEnv[SokobanState]):
 
     ## Information
     As every `TextEnv`: ``action_is_valid``, ``invalid_reason``, ``action_is_effective``, ``executed``, ``success``,
-    ``turns_left``, ``actions_left``; where actions are discrete, ``action_is_effective``, ``success`` and
-    ``actions_left``.
+    ``turns_left``, ``actions_left``; where actions are discrete, ``action_is_effective``, ``success``,
+    ``actions_left`` where it is limited, and ``action_mask``, 1 for the actions that change the position.
 
     ## Arguments
     | keyword | default (preset ``paper``) | ``tsr-code`` |
@@ -145,15 +145,6 @@ class SokobanEnv(TextEnv[SokobanState]):
         """Return the position in the words of `obs_type`."""
         return self._describe(state)
 
-    def state_key(self, state: SokobanState) -> bytes:
-        """Return the bytes of walls, goals, boxes and player."""
-        return state_key(state)
-
-    def is_success(self, state: SokobanState) -> bool:
-        """Return whether all boxes stand on goals."""
-        level, boxes, _ = state
-        return boxes == level.goals
-
     def render(self) -> RenderFrame | list[RenderFrame] | None:
         """Return the position as a picture, or as text where `render_mode` is ``"ansi"``."""
         if self.render_mode != "rgb_array":
@@ -165,14 +156,6 @@ class SokobanEnv(TextEnv[SokobanState]):
         """Return the next turn of a shortest plan as text; None if no plan exists or the search gave up."""
         plan = shortest_plan(state)
         return " || ".join(ACTIONS[action] for action in plan[: self.limits.max_actions_per_turn]) if plan else None
-
-    def dead_end(self, state: SokobanState) -> str | None:
-        """Return the rule that proves a position unsolvable, None without a proof."""
-        return dead_end(state)
-
-    def fewest_actions(self, state: SokobanState) -> int | None:
-        """Return a lower bound on the actions that solve a position."""
-        return fewest_moves(state)
 
     def best_value(self, state: SokobanState, turns_left: int | None, actions_left: int | None) -> float | None:
         """Return 1.0 if a solution fits into the limits, 0.0 if none does, None if the solver gives up."""

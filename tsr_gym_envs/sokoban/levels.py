@@ -338,17 +338,6 @@ def play_lurd(state: SokobanState, lurd: str) -> SokobanState:
     return state
 
 
-def to_lurd(state: SokobanState, actions: Iterable[int]) -> str:
-    """Return actions, indices into `rules.ACTIONS`, as text; those that change nothing are left out."""
-    letters = []
-    for action in actions:
-        after = push(state, action)
-        if after is not state:
-            letters.append(LURD[action] if after.boxes == state.boxes else LURD[action].upper())
-        state = after
-    return "".join(letters)
-
-
 def lurd_of_boards(state: SokobanState, boards: Sequence[int]) -> str:
     """Return a shortest LURD text that makes the pushes in the given order.
 

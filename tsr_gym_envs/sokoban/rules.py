@@ -68,6 +68,26 @@ class Level:
         parts = (("O", self.goals), ("#", self.walls & inside(self)))
         return " ".join(f"{sign} {_squares(self, board)}" for sign, board in parts if board)
 
+    def __reduce__(self) -> tuple[type["Level"], tuple[int, ...]]:
+        # Without the properties, which another process computes again.
+        return Level, (self.height, self.width, self.walls, self.goals, self.outside)
+
+    # Kept with the level, because the hash of a whole position takes longer than a text.
+    @cached_property
+    def grids(self) -> "Texts":
+        """The texts of `grid` so far, by boxes and player."""
+        return {}
+
+    @cached_property
+    def compacts(self) -> "Texts":
+        """The texts of `compact` so far, by boxes and player."""
+        return {}
+
+
+Texts = dict[tuple[int, int], str]
+# Texts of each form that a level keeps.
+MOST_TEXTS = 1 << 10
+
 
 class Canvas(NamedTuple):
     """A board as one number.
@@ -274,7 +294,19 @@ _ASCII = bytes.maketrans(bytes(range(8)), (GLYPHS + GLYPHS[0]).replace("√", "*
 
 def grid(state: SokobanState) -> str:
     """Return the board in RAGEN's glyphs ``# _ O √ X P S``, one row a line."""
-    return paint(state).translate(_ASCII).decode().replace("*", "√")
+    level, boxes, player = state
+    text = level.grids.get((boxes, player))
+    if text is None:
+        text = _keep(level.grids, state, paint(state).translate(_ASCII).decode().replace("*", "√"))
+    return text
+
+
+def _keep(texts: Texts, state: SokobanState, text: str) -> str:
+    """Return the text of a position after it was added to those of its level, which are dropped when they are many."""
+    if len(texts) >= MOST_TEXTS:
+        texts.clear()
+    texts[state.boxes, state.player] = text
+    return text
 
 
 def coord(state: SokobanState) -> str:
@@ -299,8 +331,6 @@ def grid_coord(state: SokobanState) -> str:
     return f"Coordinates: \n{coord(state)}\nGrid Map: \n{grid(state)}"
 
 
-# Play returns to the same positions again and again. The other forms take hardly longer than a look into a cache.
-@lru_cache(maxsize=1 << 14)
 def compact(state: SokobanState) -> str:
     """Return a short form for very small models: every piece and inner wall by the name of its square, as in chess.
 
@@ -310,8 +340,11 @@ def compact(state: SokobanState) -> str:
     """
     # The outer ring is always wall, so it is left out: a 6x6 room has squares a1 to d4.
     level, boxes, player = state
-    moving = f"X {_squares(level, boxes)} " if boxes else ""
-    return f"P {level.squares[player]} {moving}{level.ground}".rstrip()
+    text = level.compacts.get((boxes, player))
+    if text is None:
+        moving = f"X {_squares(level, boxes)} " if boxes else ""
+        text = _keep(level.compacts, state, f"P {level.squares[player]} {moving}{level.ground}".rstrip())
+    return text
 
 
 def _squares(level: Level, board: int) -> str:

@@ -15,7 +15,7 @@ from tsr_gym.errors import ConfigError, TsrGymError
 from tsr_gym_envs.compiled import Bytes, Flags, Ints, Longs, njit
 from tsr_gym_envs.sokoban.deadlock import RULES, freeze, is_held, judge, keep_corral_pushes
 from tsr_gym_envs.sokoban.levels import lurd_of_boards
-from tsr_gym_envs.sokoban.rules import ACTIONS, SokobanState, cells, push
+from tsr_gym_envs.sokoban.rules import SokobanState, cells
 from tsr_gym_envs.sokoban.score import distance_table
 from tsr_gym_envs.sokoban.tables import UNREACHABLE, flood, level_tables, match_boxes, rematch_box
 
@@ -102,23 +102,6 @@ def distance_to_solved(state: SokobanState, *, max_nodes: int = MAX_NODES) -> in
     if solution.status == "unknown":
         raise TsrGymError(f"this position was not decided with {max_nodes} nodes: raise max_nodes")
     return solution.moves
-
-
-def optimal_actions(state: SokobanState, *, max_nodes: int = MAX_NODES) -> tuple[str, ...]:
-    """Return the actions that begin a solution with the fewest moves; empty if it is solved or unsolvable.
-
-    Raises:
-        TsrGymError: `max_nodes` did not suffice.
-    """
-    moves = distance_to_solved(state, max_nodes=max_nodes)
-    if not moves:
-        return ()
-    after = {name: push(state, action) for action, name in enumerate(ACTIONS)}
-    return tuple(
-        name
-        for name, child in after.items()
-        if child is not state and distance_to_solved(child, max_nodes=max_nodes) == moves - 1
-    )
 
 
 def _root(state: SokobanState, size: int) -> tuple[Ints, Ints]:

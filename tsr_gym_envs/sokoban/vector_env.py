@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tsr_gym import ConfigError
 from tsr_gym_envs.batch_env import ALL, BatchEnv
-from tsr_gym_envs.columns import BatchStep, Column, Field
+from tsr_gym_envs.columns import NUM_ACTIONS, BatchStep, Column, Field
 from tsr_gym_envs.compiled import Bytes, Flags, Floats, Ints, Longs, Streams, below, njit
 from tsr_gym_envs.sokoban.discrete_env import (
     BOX,
@@ -110,6 +110,29 @@ def push_all(
         rewards[env] = pay[0] + gained * pay[1] + (left == 0 and moves and is_box) * pay[2]
         solved[env] = left == 0
         effective[env] = moves != 0
+
+
+@njit
+def mask_all(boards: Bytes, places: Ints, step: Longs, masks: Bytes) -> None:
+    """Write which actions change the boards.
+
+    Args:
+        boards: As in `push_all`.
+        places: As in `push_all`.
+        step: As in `push_all`.
+        masks: `[N, 4]` becomes 1 for actions that change the board; all 1 where none does.
+    """
+    cells = boards.reshape(-1)
+    for env in range(boards.shape[0]):
+        here, num = env * boards.shape[1] + places[env, 0], 0
+        for action in range(4):
+            target = here + step[action]
+            onto = target + step[action] * (cells[np.uint64(target)] >= BOX_ON_GOAL)
+            code = cells[np.uint64(onto)]
+            masks[env, action] = (code == FLOOR) | (code == GOAL)
+            num += masks[env, action]
+        if num == 0:
+            masks[env] = 1
 
 
 @njit
@@ -231,6 +254,11 @@ class SokobanVectorEnv(BatchEnv):
     def _success(self) -> Column:
         solved: Column = self._places[:, 1] == 0
         return solved
+
+    def _masks(self) -> Column:
+        masks = np.empty((self.num_envs, NUM_ACTIONS), np.uint8)
+        mask_all(self._boards, self._places, self._step, masks)
+        return masks.view(np.int8)
 
     def _frame(self, env: int) -> Any:
         if self.render_mode == "ansi":

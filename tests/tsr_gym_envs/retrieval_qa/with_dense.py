@@ -58,7 +58,7 @@ def path(rows, tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["flat", "hnsw"])
 def folder(request, path, encoder, tmp_path_factory):
-    return build_dense_index(path, tmp_path_factory.mktemp("dense") / "index", encoder, kind=request.param)
+    return build_dense_index(path, tmp_path_factory.mktemp("dense") / "index", encoder, structure=request.param)
 
 
 def embedded(encoder, texts):
@@ -159,7 +159,7 @@ def test_a_damaged_folder_is_refused(encoder, path, tmp_path, file, harm):
 
 def test_an_unknown_kind_is_refused(encoder, path, tmp_path):
     with pytest.raises(ConfigError, match='"flat" or "hnsw"'):
-        build_dense_index(path, tmp_path / "index", encoder, kind="tree")
+        build_dense_index(path, tmp_path / "index", encoder, structure="tree")
 
 
 def test_progress_is_told(encoder, path, tmp_path):

@@ -227,12 +227,15 @@ def test_a_move_against_a_wall_counts_and_words_count_in_any_case():
 def test_a_step_pays_ends_and_informs_like_the_rules():
     observation, info = array_room(level=RAGGED).reset(seed=1)
     assert (observation.tolist(), observation.dtype) == (CODES, np.uint8)
+    mask = info.pop("action_mask")
+    assert (mask.tolist(), mask.dtype) == ([0, 0, 0, 1], np.int8)
     assert info == {"action_is_effective": False, "actions_left": 120, "success": False}
     env = array_room(level="######\n#@$. #\n######", reward_step=-1.0, max_actions=3)
     env.reset(seed=1)
     assert env.unwrapped.action_masks().tolist() == [False, False, False, True]
     observation, reward, terminated, truncated, info = env.step(2)
     assert (reward, terminated, truncated) == (-1.0, False, False)
+    assert info.pop("action_mask").tolist() == [0, 0, 0, 1]
     assert info == {"action_is_effective": False, "actions_left": 2, "success": False}
     observation, reward, terminated, truncated, info = env.step(3)
     assert observation.tolist()[1] == [0, 1, 5, 3, 1, 0]

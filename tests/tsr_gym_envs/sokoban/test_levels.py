@@ -21,7 +21,6 @@ from tsr_gym_envs.sokoban.levels import (
     parse_xsb,
     play_lurd,
     to_collection,
-    to_lurd,
     walk_to,
 )
 from tsr_gym_envs.sokoban.rooms import generate_room
@@ -289,15 +288,6 @@ def test_letters_are_actions_counts_repeat_them_and_other_text_is_refused(text):
     for wrong in ("x", "u?", "3", "2l0r", "999999999999u", "u" * 20 + "٣r"):
         with pytest.raises(InvalidLevel, match="solution"):
             parse_lurd(wrong)
-
-
-@given(st.lists(st.integers(0, 3), max_size=60))
-def test_played_actions_and_their_text_lead_to_the_same_position(actions):
-    state = ROOM
-    for action in actions:
-        state = push(state, action)
-    lurd = to_lurd(ROOM, actions)
-    assert (play_lurd(ROOM, lurd), to_lurd(ROOM, parse_lurd(lurd))) == (state, lurd)
 
 
 def test_pushes_are_joined_by_shortest_walks_and_wrong_letters_are_named():

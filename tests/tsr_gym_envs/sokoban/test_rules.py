@@ -3,12 +3,15 @@
 Canonical forms: one for all rotations, reflections and translations, and only for those.
 """
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tsr_gym_envs.sokoban.boards import NAMES, boards, move, rows_of, solved, state_of, trimmed, turned
+from tsr_gym_envs.sokoban import rules
 from tsr_gym_envs.sokoban.rules import ACTIONS, Rewards, canonical_form, cells, draw, push, reachable, reward_of
 from tsr_gym_envs.tiles import symmetries
 
@@ -89,6 +92,28 @@ def test_a_position_is_drawn_in_any_glyphs(rows):
     ragged = state_of(["  ####", "###.@#", "# $  #", "######"])
     assert ragged.to_xsb() == "  ####\n###.@#\n# $  #\n######"
     assert draw(ragged, "#_OX√PS").split("\n")[0] == "######"
+
+
+@pytest.mark.parametrize("most", [2, 1000])
+@given(rows=boards(max_side=5), actions=st.lists(st.integers(0, 3), max_size=25))
+def test_kept_texts_are_those_of_the_position(most, rows, actions):
+    state = state_of(rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rules, "MOST_TEXTS", most)
+        for action in actions * 2:
+            state = push(state, action)
+            assert rules.grid(state) == draw(state, rules.GLYPHS)
+            assert rules.compact(state) == rules.compact(state_of(rows_of(state)))
+            assert len(state.level.grids) <= most
+            assert len(state.level.compacts) <= most
+
+
+def test_a_level_goes_to_another_process_without_its_texts():
+    level = state_of(["######", "#@ $.#", "######"]).level
+    before = pickle.dumps(level)
+    rules.grid(rules.SokobanState(level, 1 << 9, 7))
+    assert pickle.dumps(level) == before
+    assert pickle.loads(before) == level
 
 
 @given(boards(max_side=5))
