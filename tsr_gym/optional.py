@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from tsr_gym.errors import ConfigError, MissingExtra, shown
 
 OURS = ("tsr_gym", "tsr_gym_envs", "gymnasium")
+TRUST = "add --trust with the name of that module if it is yours or you have read it"
 # Modules that may be imported, and the advice of the message about all others; None where any module may.
 _allowed: ContextVar[tuple[tuple[str, ...], str] | None] = ContextVar("allowed", default=None)
 

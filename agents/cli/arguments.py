@@ -26,15 +26,15 @@ TYPES = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
 class Numbers:
     """Numbers in the calls of search and filter, as flags: --width 2 for beam(width=2)."""
 
-    n: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
+    n: int | None = None
     """Best-of-N: episodes per search (paper: 32)."""
-    width: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
+    width: int | None = None
     """Beam: paths that are kept, the paper's B (paper: 2)."""
-    branching: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
+    branching: int | None = None
     """Candidates per turn, the paper's M (paper: 4)."""
-    depth: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
+    depth: int | None = None
     """Lookahead: further turns per candidate, the paper's D (paper: 2)."""
-    keep: Annotated[float | None, tyro.conf.arg(metavar="FLOAT")] = None
+    keep: float | None = None
     """Filter: share of the groups that are kept (paper: 0.25); with top_p, of the variation."""
 
 
@@ -175,7 +175,7 @@ def _plain(hint: Any, item: "Field[Any]", text: str | None) -> Any:
     words = metavar and (f"{metavar} ..." if many else metavar)
     if single is bool or get_origin(single) is Literal:
         words = None
-    marks = (*marks, tyro.conf.arg(metavar=words, help=text))
+    marks = (tyro.conf.arg(metavar=words, help=text), *marks)
     return Annotated[(value | None if optional else value, *marks)]
 
 

@@ -1,5 +1,6 @@
 """`tsr eval`: play held-out instances with a model or a run."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,19 +16,24 @@ from tsr_gym.agents.policies.chat_api import ApiConfig
 from tsr_gym.agents.strategies import STRATEGIES
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import fold
-from tsr_gym.optional import require
+from tsr_gym.optional import TRUST, importing_only, require
+from tsr_gym.registration import trusted_modules
 from tsr_gym.sections import setting, settings_of
 
 # Settings of the sections that only training uses.
 UNUSED = (
     *("train_split", "eval_split", "groups", "trajectories", "paths_per_search", "learn_from", "naive", "search_when"),
-    *("search_worth", "search_temperature", "start_states", "start_states_from", "match_tokens", "temperature", "keep"),
+    *("search_temperature", "start_states", "start_states_from", "match_tokens", "temperature", "keep"),
 )
 # Settings that come from the run when a run is evaluated.
 OWN = (
     *("preset", "env_set", "eval_env_set", "score", "penalty", "model", "prompt", "history", "max_tokens", "device"),
     *("dtype", "threads", "max_batch"),
 )
+
+
+# Arguments that are not those of the evaluation itself.
+UNPLAYED = ("out", "json", "api", "numbers", "trust")
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,8 @@ class EvalArgs:
     the environment."""
     env: str | None = None
     """Environment; the default is the run's or the model's."""
+    trust: tuple[str, ...] = ()
+    """Modules of yours that a run names: no other module is imported because a file names it."""
     split: str = setting("test", metavar="{train,valid,test,all,none}")
     """Instances to play."""
     instances: int = 256
@@ -61,7 +69,7 @@ class EvalArgs:
 def main(args: list[str]) -> int:
     """Play, print the success with the bars, and write the result to the given files."""
     options = _read(with_json(args))
-    given = {name: value for name, value in vars(options).items() if name not in ("out", "json", "api", "numbers")}
+    given = {name: value for name, value in vars(options).items() if name not in UNPLAYED}
     if options.model.engine == "openai":
         _check_numbers(options)
         from tsr_gym.agents.reports.model_evaluation import evaluate_api
@@ -76,7 +84,7 @@ def main(args: list[str]) -> int:
         from tsr_gym.agents.reports.model_evaluation import evaluate_model
 
         play = evaluate_model
-    with progress_bar() as watch:
+    with _guard(options), progress_bar() as watch:
         result = play(**given, watch=watch)
     if options.json != HERE:
         _show(result)
@@ -100,6 +108,17 @@ def _read(args: list[str]) -> EvalArgs:
     return options
 
 
+def _guard(options: EvalArgs) -> AbstractContextManager[None]:
+    """Return what refuses to import the modules that a run names, but for those that the user gave."""
+    if not _is_run(options.source):
+        return nullcontext()
+    return importing_only((*trusted_modules(options.env), *options.trust), TRUST)
+
+
+def _is_run(source: str) -> bool:
+    return (Path(source) / "checkpoints").is_dir()
+
+
 def _show(result: Any) -> None:
     low, high = result.evaluation.interval
     print(
@@ -117,7 +136,7 @@ def _check(options: Any) -> None:
     _check_numbers(options)
     values, defaults = settings_of(options), settings_of(TaskConfig()) | settings_of(ModelConfig())
     given = sorted(name for name in OWN if values[name] != defaults[name])
-    of_run = (Path(options.source) / "checkpoints").is_dir()
+    of_run = _is_run(options.source)
     if given and of_run:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise ConfigError(f"{options.source} is a run with its own {flags}: leave it out")

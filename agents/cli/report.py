@@ -54,6 +54,8 @@ def _show(report: Any) -> None:
         show_tables((report.pairs,))
     for folder, progress in report.unfinished.items():
         print(f"{folder}: {progress}: left out of final success and of pairs")
+    for folder, words in report.searched.items():
+        print(f"{folder}: {words}")
     for folder, findings in report.findings.items():
         for finding in findings:
             print(f"{folder}: {finding.name}: {finding.what}\n    {finding.advice}")

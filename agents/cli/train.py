@@ -7,7 +7,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, make_dataclass
 from functools import partial
@@ -22,14 +22,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tsr_gym.agents.cli.arguments import ASK, Asked, Numbers, flags_of, parse, read_arguments
 from tsr_gym.agents.cli.output import Shown, show_tables, still_working
 from tsr_gym.agents.config import Setting, TrainConfig, build_config, collect_settings
-from tsr_gym.agents.config.recipes import ConfigFile, read_config_file
+from tsr_gym.agents.config.recipes import read_config_file
 from tsr_gym.agents.config.resolve import sources_in_words
 from tsr_gym.agents.config.sections import SECTIONS
 from tsr_gym.agents.runs.check import check_resume, check_start
 from tsr_gym.agents.runs.train import collecting_only_new
 from tsr_gym.agents.runs.workers.on_ray import WorkerConfig
 from tsr_gym.errors import ConfigError
-from tsr_gym.optional import importing, require
+from tsr_gym.optional import TRUST, importing, importing_only, require
 from tsr_gym.sections import settings_of
 
 # The settings that --help shows; --help-all shows all.
@@ -38,8 +38,6 @@ FIRST = (
     *("model", "filter", "algorithm", "estimator", "lr", "minibatch", "lora_rank"),
     *("out", "label", "updates", "total_tokens", "seed", "eval_every", "eval_instances"),
 )
-# Settings that decide the defaults of others, through the model's card.
-DECIDE = ("model", "engine", "env_set")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +67,8 @@ class ResumeArgs:
     """A new number of updates; the run's own by default."""
     total_tokens: int | None = None
     """A new number of tokens at which the run ends; the run's own by default."""
+    trust: tuple[str, ...] = ()
+    """Modules of yours that the run names: no other module is imported because a file names it."""
     workers: WorkerConfig = field(default_factory=WorkerConfig)
 
 
@@ -77,11 +77,12 @@ def main(args: list[str]) -> int:
     if any(arg == "--resume" or arg.startswith("--resume=") for arg in args):
         resumed = _read_resume(args)
         check_resume(resumed.resume)
-        return _train(partial(_resume, resumed), resumed.workers)
+        with importing_only(resumed.trust, TRUST):
+            return _train(partial(_resume, resumed), resumed.workers)
     if {"-h", "--help"} & set(args):
         text = "tsr train --help-all shows every setting."
         try:
-            parse(_flags({}, FIRST), ["--help"], prog="tsr train")
+            parse(_flags(FIRST), ["--help"], prog="tsr train")
         finally:
             print(text)
     command = read_train(["--help" if arg == "--help-all" else arg for arg in args])
@@ -114,27 +115,24 @@ class TrainCommand:
 def read_train(args: list[str]) -> TrainCommand:
     """Return the command that a command line of `tsr train` describes.
 
-    The line is read twice. The first reading finds the recipe, the file and the model, which decide the defaults. The
-    second reading uses these defaults, so that every value that differs from them was given as a flag.
+    Recipe, file and model decide the defaults of other settings; flags win over all of them.
 
     Raises:
         ConfigError: A setting is unknown or impossible.
         SystemExit: The command line cannot be read.
     """
     if args == [ASK]:
-        raise Asked(_flags({}))
-    first = parse(_flags({}), args, prog="tsr train")
-    file = None if first.config is None else read_config_file(first.config)
-    env = first.env or (file.env if file else None)
+        raise Asked(_flags())
+    flags = parse(_flags(), args, prog="tsr train")
+    file = None if flags.config is None else read_config_file(flags.config)
+    env = flags.env or (file.env if file else None)
     if env is None:
         raise ConfigError("wanted the environment: tsr train ENV, or env in the file of --config; got none")
-    plain = {name: setting.value for name, setting in _collected(env, first, file, _decisive(first)).items()}
-    second = parse(_flags(plain), args, prog="tsr train")
-    values = _settings(second)
-    given = {name: value for name, value in values.items() if value != plain[name]} | _decisive(first)
-    numbers = {name: value for name, value in settings_of(first.numbers).items() if value is not None}
-    settings = _collected(env, first, file, given | numbers)
-    return TrainCommand(env, settings, read_workers(second), first.dry_run)
+    names = _named(args)
+    given = {name: value for name, value in _settings(flags).items() if name in names}
+    numbers = {name: value for name, value in settings_of(flags.numbers).items() if value is not None}
+    settings = collect_settings(env, recipe=flags.recipe, file=file, given=given | numbers)
+    return TrainCommand(env, settings, read_workers(flags), flags.dry_run)
 
 
 def read_config(args: list[str]) -> TrainConfig:
@@ -148,15 +146,10 @@ def read_workers(flags: Any) -> WorkerConfig:
     return WorkerConfig(**settings_of(flags.workers))
 
 
-def _collected(env: str, door: Door, file: ConfigFile | None, given: Mapping[str, Any]) -> dict[str, Setting]:
-    return collect_settings(env, recipe=door.recipe, file=file, given=given)
-
-
-def _decisive(flags: Any) -> dict[str, Any]:
-    """Return the given settings that decide the defaults of others."""
-    defaults = _settings(_flags({})())
-    values = _settings(flags)
-    return {name: values[name] for name in DECIDE if values[name] != defaults[name]}
+def _named(args: list[str]) -> set[str]:
+    """Return the names of the flags in a command line, those that begin with ``no-`` also without it."""
+    names = {arg[2:].partition("=")[0].replace("-", "_") for arg in args if arg.startswith("--")}
+    return names | {name.removeprefix("no_") for name in names}
 
 
 def _settings(flags: Any) -> dict[str, Any]:
@@ -167,18 +160,21 @@ def _settings(flags: Any) -> dict[str, Any]:
     }
 
 
-def _flags(values: Mapping[str, Any], only: tuple[str, ...] | None = None) -> type[Any]:
-    """Return the dataclass of the flags of `tsr train`, with defaults by the names of settings."""
-    sections = {name: flags_of(section, values, only=only) for name, section in SECTIONS.items()}
+def _flags(only: tuple[str, ...] | None = None) -> type[Any]:
+    """Return the dataclass of the flags of `tsr train`; with `only`, of these settings."""
+    sections = {name: flags_of(section, only=only) for name, section in SECTIONS.items()}
     own = [
         (name, flags, field(default_factory=flags)) for name, flags in sections.items() if flags.__dataclass_fields__
     ]
     if only is None:
         workers = flags_of(WorkerConfig)
         own.append(("workers", workers, field(default_factory=workers)))
-    own.append(("numbers", Numbers, field(default_factory=Numbers)))
+    numbers = flags_of(Numbers)
+    own.append(("numbers", numbers, field(default_factory=numbers)))
     text = "Train a language model on searched trajectories. Continue a run: tsr train --resume FOLDER."
-    return make_dataclass("TrainArgs", own, bases=(Door,), namespace={"__doc__": text}, frozen=True, kw_only=True)
+    return make_dataclass(
+        "TrainArgs", own, bases=(flags_of(Door),), namespace={"__doc__": text}, frozen=True, kw_only=True
+    )
 
 
 def _read_resume(args: list[str]) -> ResumeArgs:
@@ -229,7 +225,7 @@ def _train(begin: Any, workers: WorkerConfig) -> int:
 
     with connected(workers), joined() as processes:
         trainer = begin(processes)
-        advice = f"resume: tsr train --resume {shlex.quote(str(trainer.folder))}"
+        advice = f"resume: {shlex.join(['tsr', 'train', '--resume', str(trainer.folder), *_trust(trainer.config)])}"
         try:
             with _Signals(reports=processes.leads) as signals:
                 finished = _run(trainer, signals)
@@ -243,6 +239,11 @@ def _train(begin: Any, workers: WorkerConfig) -> int:
                 print(advice, file=sys.stderr)
     # With several processes the signal may have reached only another process, so the status is the same in all.
     return 0 if finished else signals.exit_status
+
+
+def _trust(config: TrainConfig) -> list[str]:
+    """Return the flag that a run with modules of the user needs when it is resumed."""
+    return ["--trust", *config.modules] if config.modules else []
 
 
 def _dry_run(config: TrainConfig, command: TrainCommand) -> int:

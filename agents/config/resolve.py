@@ -55,6 +55,8 @@ def collect_settings(
     scored = "score" in flags or "score" in of_file
     of_recipe = {} if recipe is None else recipe_settings(recipe, env, scored=scored)
     settings = {item.name: Setting(item.default, "default") for _, item, _ in all_settings()}
+    # Later sources win. The card is read after them, because they choose the model, and fills only what they have left
+    # at its default.
     settings |= _from("recipe", of_recipe) | _from("file", of_file) | _from("flag", flags)
     of_card = (_card(env, settings) if card is None else card).learn
     _check_card(of_card)

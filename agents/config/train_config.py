@@ -19,7 +19,8 @@ from tsr_gym.agents.models.settings import LoraSettings, ModelCard, ModelConfig
 from tsr_gym.errors import ConfigError
 from tsr_gym.files import read_regular
 from tsr_gym.keywords import Choice
-from tsr_gym.optional import require
+from tsr_gym.optional import OURS, require
+from tsr_gym.registration import env_id
 from tsr_gym.sections import build_section, settings_of
 
 # The file in the folder of a run that repeats it: tsr train --config run.toml --out OTHER.
@@ -189,6 +190,15 @@ class TrainConfig:
         return LoraSettings(rank=learn.lora_rank, alpha=learn.lora_alpha, targets=targets, seed=self.run.seed)
 
     @property
+    def modules(self) -> tuple[str, ...]:
+        """The modules of the user that it names, which a command that reads it from a file must be told to trust."""
+        values = settings_of(self)
+        calls = [value for name in (*_callables(), "engine", "estimator") if (value := values[name]) is not None]
+        texts = [env_id(self.env), *(text for call in calls for text in ([call] if isinstance(call, str) else call))]
+        named = {text.partition("(")[0].rpartition(":")[0].strip() for text in texts}
+        return tuple(sorted(module for module in named if module and module.partition(".")[0] not in OURS))
+
+    @property
     def adapter_rank(self) -> int:
         """Of the low-rank matrices that vLLM gets at each update in place of all weights; 0 where it gets these."""
         return self.learn.lora_rank if self.learn.lora_engine == "adapter" else 0
@@ -229,7 +239,7 @@ def build_config(env: str, settings: Mapping[str, Setting]) -> TrainConfig:
 
 def _unbound(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings in which the names of callables stay text."""
-    names = {item.name for _, item, hint in all_settings() if Choice in (hint, *get_args(hint))}
+    names = _callables()
     return {
         name: value
         if name not in names
@@ -239,6 +249,11 @@ def _unbound(settings: Mapping[str, Any]) -> dict[str, Any]:
         else value and Choice.unbound(value)
         for name, value in settings.items()
     }
+
+
+def _callables() -> list[str]:
+    """Return the names of the settings that name callables."""
+    return [item.name for _, item, hint in all_settings() if Choice in (hint, *get_args(hint))]
 
 
 def _plain(value: Any) -> Any:

@@ -237,6 +237,26 @@ def test_a_models_card_imports_nothing_unless_its_module_is_given(capsys, mine, 
     assert cli.main(flags) == 0, capsys.readouterr().err
 
 
+def test_a_run_that_names_modules_is_resumed_and_evaluated_when_they_are_trusted(capsys, mine, chat_model):
+    parts = {"--filter": "my_parts:keep(at_most=1)"}
+    assert cli.main(flags_for(FOREIGN, "run", chat_model, **parts)) == 0, capsys.readouterr().err
+    assert TrainConfig.load(mine / "run").modules == ("my_parts", "my_worlds")
+    commands = (["train", "--resume", "run", "--updates", "2"], ["eval", "run", "--instances", "2", "--split", "none"])
+    for command in commands:
+        for trusted, refused in (([], "my_"), (["my_parts"], "my_worlds"), (["my_parts", "my_worlds"], None)):
+            for module in ("my_worlds", "my_parts"):
+                sys.modules.pop(module, None)
+            for name in ("My/Counting-v0", "My/Told-v0"):
+                gym.registry.pop(name, None)
+            status = cli.main([*command, *(["--trust", *trusted] if trusted else [])])
+            shown = capsys.readouterr().err
+            assert status == (0 if refused is None else 2), shown
+            if refused:
+                assert f"names the module '{refused}" in shown
+                assert "add --trust with the name of that module" in shown
+                assert not {"my_worlds", "my_parts"} - {*trusted} & {*sys.modules}
+
+
 def test_a_tree_of_an_environment_of_ones_own_is_replayed_and_shown_by_a_flag(capsys, their_tree):
     assert cli.main(["view", str(their_tree), "--export", "page.html"]) == 0
     assert "--env package.module:Id" in Path("page.html").read_text()

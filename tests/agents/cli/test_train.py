@@ -148,11 +148,11 @@ def test_a_signal_ends_the_run_after_its_update_with_a_checkpoint(capsys, base_m
     assert train_with(strategy, run, base_model, trajectories=1) == exit_status
     shown = capsys.readouterr()
     assert "finishing this update and writing a checkpoint; again to stop at once" in shown.err
-    assert shown.err.endswith(f"resume: tsr train --resume {run}\n")
+    assert shown.err.endswith(f"resume: tsr train --resume {run} --trust {__name__}\n")
     assert shown.out == f"{run}: 1 of {UPDATES} updates, {spent(run)}\n"
     assert [path.name for path in checkpoints(run)] == ["000000", "000001"]
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-    assert status("train", "--resume", run) == exit_status
+    assert status("train", "--resume", run, "--trust", __name__) == exit_status
     assert [line["step"] for line in records(run)] == [1, 2]
 
 
@@ -169,7 +169,7 @@ def test_a_second_signal_stops_at_once_and_spoils_nothing(capsys, base_model, tm
     run = tmp_path / "run"
     assert train_with("interrupting", run, base_model, trajectories=2) == 130
     shown = capsys.readouterr()
-    assert shown.err.endswith(f"resume: tsr train --resume {run}\ntsr train: interrupted\n")
+    assert shown.err.endswith(f"resume: tsr train --resume {run} --trust {__name__}\ntsr train: interrupted\n")
     assert shown.out == ""
     assert (run / "metrics.jsonl").exists() is False
     assert resume_run(run).progress.update == 0

@@ -125,7 +125,7 @@ REFUSED = [
     ("train sokoban --model nowhere", 2, "nowhere: wanted the folder of a Hugging Face model with config.json"),
     ("train sokoban --engine openai --model m", 2, "a model behind a server cannot be trained"),
     ("train --resume .", 2, "wanted the folder of a run with run.toml and a checkpoint, found none"),
-    ("train --resume . --lr 1", 2, "stands alone or with --updates, --total-tokens, --ray, "),
+    ("train --resume . --lr 1", 2, "stands alone or with --updates, --total-tokens, --trust, "),
     ("base-model sokoban", 2, "--out"),
     ("base-model frozen_lake --out model --env-set max_actions=null", 2, "no oracle with these settings"),
     ("play sokoban --seed x", 2, "x"),

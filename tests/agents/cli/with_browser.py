@@ -110,6 +110,15 @@ def test_the_page_of_runs_shows_curves_counters_findings_and_settings(browser, u
     assert browser.execute_script("return location.hash").endswith("?x=tokens")
 
 
+def test_a_run_with_prices_shows_them_and_the_share_of_searched_groups(browser, tmp_path):
+    priced = make_run(tmp_path / "auto", share_search=0.5, price_play=900.0, price_search=300.0)
+    plain = make_run(tmp_path / "plain")
+    with viewing(Site([priced, plain])) as address:
+        visit(browser, address)
+        assert texts(browser, ".chart h3")[9:] == ["Searched", "Tokens per useful group"]
+        assert len(all_of(browser, ".chart canvas")) == 11
+
+
 def test_one_goes_from_runs_to_trees_and_back(browser, url):
     visit(browser, url + "#/runs")
     find(browser, "nav a[href='#/trees']").click()
