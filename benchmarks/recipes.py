@@ -57,8 +57,6 @@ def _case(title: str, world: str, base: str, env_set: str, lr: str, tokens: int,
     ways = {name: f"--recipe {name} --lr {lr}" for name in ("auto", "filtering")}
     if base == "S1":
         ways["levin"] = f"--recipe levin --lr {lr}"
-        ways["auto, falling rates"] = f"{ways['auto']} --lr-decay-from 0.5"
-        ways["auto, searches at temperature 2"] = f"{ways['auto']} --search-temperature 2"
     return Case(title, f"{world} --model BASES/{base} --env-set {env_set} {budget} {often}", ways)
 
 

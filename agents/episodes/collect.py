@@ -47,23 +47,8 @@ class Tried(NamedTuple):
     tokens: int = 0
 
 
-# The ways to collect: four plain episodes, say; a search where these fail; or as many plain episodes once more.
-PLAY, SEARCH, WIDER = "play", "search", "wider"
-
-
-class Odds(NamedTuple):
-    """The chances of what follows where all plain episodes of a group have failed; else nothing follows.
-
-    Attributes:
-        search: Of a search.
-        wider: Of as many plain episodes once more.
-    """
-
-    search: float = 1.0
-    wider: float = 0.0
-
-
-SEARCHED = Odds()
+# The ways to collect: plain episodes, or a search where these fail.
+PLAY, SEARCH = "play", "search"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +70,11 @@ class Collected:
     model_calls: int
     seconds: dict[str, float]
     tried: Mapping[str, Tried] = field(default_factory=dict)
+
+    def shares(self) -> dict[str, float]:
+        """Return the share of groups that were searched; empty where plain play is not first."""
+        groups = {way: tried.groups for way, tried in self.tried.items()}
+        return {"share_search": groups.get(SEARCH, 0) / groups[PLAY]} if groups.get(PLAY) else {}
 
     def __add__(self, other: "Collected") -> "Collected":
         """Return the result for these tasks followed by that for others."""
@@ -241,7 +231,7 @@ class Collector:
     strategy all of whose episodes are taken decides the size of its groups. With ``learn_from="leaves"`` a searched
     group is every branch of its trees, and with ``naive`` each group also has trajectories of plain play, on dice of
     their own. With ``search_when="failed"`` a group whose plain play has succeeded has these alone, and with
-    ``search_when="cheaper"`` what follows on failed play is drawn, see `Odds`.
+    ``search_when="cheaper"`` failed play is searched by chance.
 
     Args:
         config: The search.
@@ -272,7 +262,7 @@ class Collector:
         self.strategy = self.search.to_the_end()
 
     def collect(
-        self, first: int, count: int, starts: Sequence[StartState | None] = (), *, odds: Odds = SEARCHED
+        self, first: int, count: int, starts: Sequence[StartState | None] = (), *, chance: float = 1.0
     ) -> Collected:
         """Search the instances number `first` to `first + count` of the run's sequence.
 
@@ -280,27 +270,27 @@ class Collector:
             first: Number of the first instance.
             count: How many.
             starts: Start state of each, None for the instance's own start; empty if all begin at their own starts.
-            odds: What follows on failed play where ``search_when`` is not ``"always"``.
+            chance: That failed play is searched, where ``search_when`` is not ``"always"``.
         """
         numbers = range(first, first + count)
         places = [
             Place(number, start_state) for number, start_state in zip(numbers, starts or (None,) * count, strict=True)
         ]
-        return self.collect_at(places, odds=odds)
+        return self.collect_at(places, chance=chance)
 
     def begin(
-        self, first: int, count: int, starts: Sequence[StartState | None] = (), *, odds: Odds = SEARCHED
+        self, first: int, count: int, starts: Sequence[StartState | None] = (), *, chance: float = 1.0
     ) -> Callable[[], Collected]:
         """Search by the present weights and return a function that returns the result; see `collect`."""
-        collected = self.collect(first, count, starts, odds=odds)
+        collected = self.collect(first, count, starts, chance=chance)
         return lambda: collected
 
-    def collect_at(self, places: Sequence[Place], *, odds: Odds = SEARCHED) -> Collected:
+    def collect_at(self, places: Sequence[Place], *, chance: float = 1.0) -> Collected:
         """Search from some places.
 
         Args:
             places: Where to begin; with plain play (``naive``) each instance at most once.
-            odds: See `collect`.
+            chance: See `collect`.
         """
         config = self.config
         if config.search_when == "always":
@@ -309,24 +299,15 @@ class Collector:
         played = self._play(places, config.naive)
         failed = [place for place, group in zip(places, played.groups, strict=True) if not group.has_success]
         collected, tried = played, {PLAY: _tried(played, [group.has_mixed_success for group in played.groups])}
-        for way, drawn in self._drawn(failed, odds).items():
-            if drawn:
-                more = self._searched(drawn) if way == SEARCH else self._play(drawn, config.naive, WIDER)
-                tried[way] = _tried(more, [group.has_success for group in more.groups])
-                collected = more | collected
+        # A resumed run and workers draw the same, as the number depends on nothing else.
+        drawn = [
+            place for place in failed if derive_seed(self.seed, "way", place.number, *place.again) / 2**63 < chance
+        ]
+        if drawn:
+            searched = self._searched(drawn)
+            tried[SEARCH] = _tried(searched, [group.has_success for group in searched.groups])
+            collected = searched | played
         return replace(collected, tried=tried)
-
-    def _drawn(self, places: Sequence[Place], odds: Odds) -> dict[str, list[Place]]:
-        """Return the failed places to search, and those to play again; by the run's seed and the instance's number."""
-        drawn: dict[str, list[Place]] = {SEARCH: [], WIDER: []}
-        for place in places:
-            # A resumed run and workers draw the same, as the number depends on nothing else.
-            chance = derive_seed(self.seed, "way", place.number, *place.again) / 2**63
-            if chance < odds.search:
-                drawn[SEARCH].append(place)
-            elif chance < odds.search + odds.wider:
-                drawn[WIDER].append(place)
-        return drawn
 
     def play_at(self, places: Sequence[Place]) -> Collected:
         """Play as many plain episodes from some places as a search and plain play would bring."""
@@ -339,9 +320,9 @@ class Collector:
     def _searched(self, places: Sequence[Place]) -> Collected:
         return self._search(places, self.strategy, self.search.searches, "tree", self._harvest)
 
-    def _play(self, places: Sequence[Place], rollouts: int, name: str = "naive") -> Collected:
+    def _play(self, places: Sequence[Place], rollouts: int) -> Collected:
         play = to_the_end(partial(naive, rollouts=rollouts), paths=None)
-        return self._search(places, play, 1, name, partial(self._harvest_naive, name))
+        return self._search(places, play, 1, "naive", self._harvest_naive)
 
     def _search(
         self, places: Sequence[Place], strategy: Strategy, copies: int, name: str, harvested: "Harvested"
@@ -404,10 +385,9 @@ class Collector:
         by = by if self.config.dead_ends == "off" else f"{by}, dead ends {self.config.dead_ends}"
         return replace(trajectory, selected_for=by, expansions=expansions)
 
-    def _harvest_naive(self, name: str, tree: Tree, number: int) -> list[Trajectory]:
-        # Numbers of trees continue after those of the searches, so that no two trees of a group share a number. A group
-        # has the trees of a second round of plain play before those of the first, and no searches.
-        return harvest_all(tree, number=self.search.searches if name == "naive" else 0)
+    def _harvest_naive(self, tree: Tree, number: int) -> list[Trajectory]:
+        # Numbers of trees continue after those of the searches, so that no two trees of a group share a number.
+        return harvest_all(tree, number=self.search.searches)
 
 
 def _total(*parts: Tried | None) -> Tried:

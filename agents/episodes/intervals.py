@@ -114,6 +114,7 @@ def pooled(
     left, right, owner = np.array(first), np.array(second), np.array(owners)
     places = [np.flatnonzero(owner == number) for number in np.unique(owner)]
     again = []
+    # The statistic is computed anew on every draw, so that there are fewer of them than for means.
     for drawn in _draws(len(places), 200):
         rows = np.concatenate([places[number] for number in drawn])
         value = statistic(left[rows].tolist(), right[rows].tolist())

@@ -92,9 +92,6 @@ class SearchConfig:
     search_temperature: float | None = None
     """Temperature of the samples of searches; None for that of plain play. A higher one finds what the policy hardly
     ever does; what is found can then be imitated only."""
-    search_worth: float = 3.0
-    """With search_when=cheaper: how many times as much a solved instance that plain play failed may cost by search as a
-    group that plain play makes useful."""
     start_states: int = 0
     """Groups of each update that begin at start states, which are states in the middle of the run's own episodes; until
     there are any, at the start of their instance."""
@@ -111,7 +108,7 @@ class SearchConfig:
         check_numbers(self, "groups", "trajectories", "paths_per_search", "repeats", least=1)
         check_numbers(self, "naive", "start_states", least=0)
         check_numbers(self, "risk", least=0, most=1)
-        check_numbers(self, "search_worth", "search_temperature", least=0)
+        check_numbers(self, "search_temperature", least=0)
         object.__setattr__(self, "search", bind(self.search, choose_strategy))
         object.__setattr__(self, "start_states_from", bind(self.start_states_from, choose_starts))
         if self.rater is not None:

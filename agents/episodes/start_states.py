@@ -74,6 +74,8 @@ class StartState:
     @property
     def start(self) -> dict[str, Any]:
         """The options of a `reset` that starts an episode here, on new dice."""
+        # A `StateEnv` computes the observation from its state. A snapshot of another environment has none, and a reset
+        # there would show the observation of another state.
         shows_itself = isinstance(self.snapshot.layers[-1].state, EnvState)
         return {"snapshot": self.snapshot} | ({} if shows_itself else {"observation": self.observation})
 
@@ -133,35 +135,12 @@ def harvest_start_states(
     uncertain = {
         key for key, (_, tries, successes) in counts.items() if tries >= min_tries and 0 < successes < threshold * tries
     }
-    nodes = [index for index in sorted(tree.below()) if _state(tree, index, turns) in uncertain]
-    return list(_start_states(tree, nodes, turns, counts).values())
-
-
-def start_states_at(tree: Tree, nodes: Iterable[int], *, turns: bool = True) -> dict[int, StartState]:
-    """Return the start states of some nodes of a tree, by node, with the counts of all paths through their states.
-
-    Nodes that are not open, and nodes without a path whose outcome is known, are left out. Of several nodes in the same
-    state only the first is in the result.
-
-    Args:
-        tree: A grown tree, with snapshots.
-        nodes: Of the tree.
-        turns: Whether the remaining turns and actions are part of a state.
-
-    Raises:
-        TsrGymError: The tree was saved without snapshots.
-    """
-    return _start_states(tree, nodes, turns, _count(tree, turns, lambda node: node.solved))
-
-
-def _start_states(
-    tree: Tree, nodes: Iterable[int], turns: bool, counts: dict[Hashable, Outcomes]
-) -> dict[int, StartState]:
     first: dict[Hashable, int] = {}
-    for index in nodes:
-        if tree.nodes[index].is_open and counts[_state(tree, index, turns)].tries:
-            first.setdefault(_state(tree, index, turns), index)
-    return {index: _start_state(tree, index, key, counts[key]) for key, index in first.items()}
+    for index in sorted(tree.below()):
+        state = _state(tree, index, turns)
+        if state in uncertain and tree.nodes[index].is_open:
+            first.setdefault(state, index)
+    return [_start_state(tree, index, state, counts[state]) for state, index in first.items()]
 
 
 def _state(tree: Tree, index: int, turns: bool) -> Hashable:
@@ -206,7 +185,7 @@ def _start_state(tree: Tree, index: int, state: Hashable, counted: Outcomes) -> 
 
 
 class StartStateBank:
-    """Moments by their identity, in the order in which they were first added."""
+    """Start states by their identity, in the order in which they were first added."""
 
     def __init__(self) -> None:
         self._states: dict[str, StartState] = {}
@@ -302,6 +281,7 @@ class StartStateBank:
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError, SnapshotError) as error:
             if isinstance(error, InvalidTree):
                 raise
+            # Each line before the damaged one is a state of the bank, and the header is line 1.
             number = 1 if bank is None else len(bank) + 2
             raise InvalidTree(f"{path}, line {number}: not a start state ({error}): damaged") from error
         return bank
@@ -419,8 +399,13 @@ class States:
 
     def keep(self, trees: Sequence[Tree], begun: Sequence[Begun]) -> None:
         """Keep the start states of some trees; a group that began at a start state adds to the counts of that state."""
+        # A harvest leaves out states whose paths all failed, so these groups count by their results.
+        keys = {result.start_state.key for result in begun}
         for tree in trees:
-            self.bank.add(harvest_start_states(tree))
+            self.bank.add(start_state for start_state in harvest_start_states(tree) if start_state.key not in keys)
+        for result in begun:
+            if result.start_state.key in self.bank:
+                self.bank.update(result.start_state, Outcomes(result.tries, result.tries, result.successes))
 
     def draw(self, rng: np.random.Generator) -> StartState:
         """Return a start state by ``p (1 - p)``, see `StartStateBank.sample`."""

@@ -174,6 +174,7 @@ def trajectory_to(tree: Tree, leaf: int, *, selected_by: str, number: int = 0) -
     path = tree.path(leaf)
     turns = tuple(_turn(tree, before, after) for before, after in pairwise(path))
     end = tree.nodes[leaf]
+    # A search can begin at a state that is solved; a path without a turn did not solve it.
     return Trajectory(turns, bool(turns) and end.solved, tree.merit(leaf), selected_by, number, end.done)
 
 

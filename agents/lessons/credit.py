@@ -33,7 +33,7 @@ def first_occurrence(
     alpha: float = 0.5,
     groups: Literal["all_wrong", "all"] = "all_wrong",
     match: Literal["boundary", "substring"] = "boundary",
-    found: Callable[[Turn], bool] | Literal["score"] | None = None,
+    evidence: Callable[[Turn], bool] | Literal["score"] | None = None,
 ) -> Group:
     """Reward the turns of a failed search up to the first that found the answer (FOLR of TSPO, arXiv 2601.22776).
 
@@ -54,9 +54,9 @@ def first_occurrence(
         match: ``"boundary"``: the words of the answer are consecutive whole words of the observation, both in lower
             case without punctuation and articles; answers that prove nothing are skipped: yes, no, and those of at most
             one character. ``"substring"``: any answer anywhere in the text (Search-R1).
-        found: Predicate of turns that found the evidence, instead of `golds` and `match`: for observations that are not
-            text, and for evidence by id; ``"score"`` for ``turn.score > 0``, for scorers that know the evidence, such
-            as `RetrievalQAScore`.
+        evidence: Predicate of turns that found it, instead of `golds` and `match`: for observations that are not text,
+            and for evidence by id; ``"score"`` for ``turn.score > 0``, for scorers that know the evidence, such as
+            `RetrievalQAScore`.
 
     Raises:
         ValueError: Alpha is out of range, there are no golden answers, or observations are not text.
@@ -64,34 +64,34 @@ def first_occurrence(
     check_range(above=0, most=1, alpha=alpha)
     if groups == "all_wrong" and any(trajectory.success for trajectory in group.trajectories):
         return group
-    if found == "score":
+    if evidence == "score":
         return _with_evidence(group, lambda turn: turn.score > 0, alpha)
-    if found is None:
+    if evidence is None:
         answers = tuple(golds(group) if callable(golds) else golds)
 
-        def found(turn: Turn) -> bool:
+        def evidence(turn: Turn) -> bool:
             return shows_answer(turn, answers or _golden_answers(turn), match=match)
 
-    return _with_evidence(group, found, alpha)
+    return _with_evidence(group, evidence, alpha)
 
 
 def _golden_answers(turn: Turn) -> tuple[str, ...]:
     if not turn.golden_answers:
         raise ValueError(
-            "the environment gives no golden answers: pass them as golds, or a test of evidence as found, as in "
-            "first_occurrence(found='score')"
+            "the environment gives no golden answers: pass them as golds, or a test of evidence, as in "
+            "first_occurrence(evidence='score')"
         )
     return turn.golden_answers
 
 
-def _with_evidence(group: Group, found: Callable[[Turn], bool], alpha: float) -> Group:
-    return Group(group.task, tuple(_up_to_evidence(trajectory, found, alpha) for trajectory in group.trajectories))
+def _with_evidence(group: Group, evidence: Callable[[Turn], bool], alpha: float) -> Group:
+    return Group(group.task, tuple(_up_to_evidence(trajectory, evidence, alpha) for trajectory in group.trajectories))
 
 
-def _up_to_evidence(trajectory: Trajectory, found: Callable[[Turn], bool], alpha: float) -> Trajectory:
+def _up_to_evidence(trajectory: Trajectory, evidence: Callable[[Turn], bool], alpha: float) -> Trajectory:
     if trajectory.success:
         return _rewarded(trajectory, [1.0] * len(trajectory.turns))
-    first = next((number for number, turn in enumerate(trajectory.turns) if found(turn)), -1)
+    first = next((number for number, turn in enumerate(trajectory.turns) if evidence(turn)), -1)
     return _rewarded(trajectory, [alpha if number <= first else 0.0 for number in range(len(trajectory.turns))])
 
 
@@ -103,7 +103,7 @@ def shows_answer(turn: Turn, golds: tuple[str, ...], *, match: Literal["boundary
     """
     if not isinstance(turn.observation, str):
         raise ValueError(
-            f"wanted an observation of text, got {type(turn.observation).__name__}: pass a test of evidence as found="
+            f"wanted an observation of text, got {type(turn.observation).__name__}: pass a predicate as evidence="
         )
     text = normalise(turn.observation)
     answers = [normalise(gold) for gold in golds]

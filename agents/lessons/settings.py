@@ -59,8 +59,8 @@ class StoreConfig:
     """Fit whenever the store has grown by this share since the last fit, and after the last update."""
     fit_batch: int = 64
     """Moves per step of a fit."""
-    fit_lr: float = 2e-3
-    """Learning rate of a fit, which falls to a tenth."""
+    fit_lr: float | None = None
+    """Learning rate of a fit, which falls to a tenth; None for the policy's."""
     fit_from: Literal["first", "current"] = "first"
     """Weights that a fit begins with: those that the run began with, or the present ones."""
 

@@ -113,6 +113,7 @@ _UPDATE: dict[str, tuple[str, bool, Callable[[Any], bool]]] = {
     "seconds": (f"numbers for {', '.join(PARTS)} and all", True, _are_seconds),
     "per_instance": ("a text", False, lambda value: isinstance(value, str)),
     "groups": ("a count", False, _is_amount),
+    "share_search": ("a share", False, _is_share),
     **{cost: ("a count", False, _is_amount) for cost in COSTS if cost != "seconds"},
 }
 

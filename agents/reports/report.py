@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -52,6 +53,7 @@ class Report:
         pairs: Gain of each method over the control, seed by seed; without rows where no seeds are equal.
         differences: The same as numbers.
         findings: Symptoms of collapse or of waste, by the run's folder; runs without any are left out.
+        searched: The share of groups that were searched, in words, by the run's folder; only of runs that play first.
         unfinished: Progress of the runs that have not ended, by folder; they are in no final success and no pair.
     """
 
@@ -62,6 +64,7 @@ class Report:
     pairs: Table
     differences: list[Difference]
     findings: dict[str, list[Finding]]
+    searched: dict[str, str]
     unfinished: dict[str, str]
 
 
@@ -104,6 +107,7 @@ def summarise_runs(
     columns = ("method", "per instance", "seeds", "base %", "final %", "gain", "worst gain", *costs)
     paired = differences(methods, against=against, equal=equal)
     findings = {str(run.folder): diagnose(run.updates) for run in runs}
+    searched = {str(run.folder): searched_groups(run.updates) for run in runs}
     return Report(
         Table(title, caption, columns, [_row(name, members) for name, members in methods.items()]),
         _over("step", "updates", methods),
@@ -112,8 +116,30 @@ def summarise_runs(
         _pairs(paired, equal),
         paired,
         {folder: symptoms for folder, symptoms in findings.items() if symptoms},
+        {folder: words for folder, words in searched.items() if words},
         unfinished,
     )
+
+
+def searched_groups(updates: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many groups a run searched, before and after the update at which that changed; "" if not recorded.
+
+    The change is where the sum of the shares so far is furthest from a straight line (CUSUM). It is named only if the
+    shares before and after differ by a factor of two.
+
+    >>> searched_groups([{"step": step, "share_search": 0.5 if step < 3 else 0.0} for step in range(1, 9)])
+    'searched in 50 % of groups until update 2, then not'
+    """
+    rows = [(line["step"], line["share_search"]) for line in updates if line.get("share_search") is not None]
+    if not rows:
+        return ""
+    shares = np.array([share for _, share in rows])
+    until = int(np.abs(np.cumsum(shares - shares.mean())).argmax()) + 1
+    before, after = shares[:until].mean(), shares[until:].mean() if until < len(rows) else shares.mean()
+    if max(before, after) <= 2 * min(before, after):
+        return f"searched in {100 * shares.mean():.0f} % of groups"
+    later = f"in {100 * after:.0f} %" if after >= 0.005 else "not"
+    return f"searched in {100 * before:.0f} % of groups until update {rows[until - 1][0]:,}, then {later}"
 
 
 def _progress(run: Run) -> str:

@@ -191,6 +191,7 @@ def estimate(config: TrainConfig, model_dir: Path) -> Estimate:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     shape: Any = AutoConfig.from_pretrained(model_dir, trust_remote_code=False)
+    # On this device parameters have shapes and take no memory.
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(shape)  # type: ignore[no-untyped-call]
     parameters = sum(parameter.numel() for parameter in model.parameters())

@@ -182,6 +182,8 @@ class Trainer:
             if not isinstance(error, TrainingDiverged) or error.steps_taken == 0:
                 self.save()
             raise
+        # Counts move on only after the weights have changed. A checkpoint that an error above writes is therefore the
+        # state before this update, and a resumed run does all of it again.
         update = self.progress.update + 1
         self.sampler.starts.keep(collected, self.progress.tasks)
         self.sampler.prices.keep(collected.tried)
@@ -194,6 +196,8 @@ class Trainer:
             self.progress.optimizer_steps + int(learned.get("optimizer_steps") or 0),
         )
         fit_steps = self._fit()
+        # Before anything of the update is written, because a checkpoint of broken weights could replace the last good
+        # one.
         self.parts.learner.check_weights()
         self.progress = replace(self.progress, optimizer_steps=self.progress.optimizer_steps + fit_steps)
         now = perf_counter()
@@ -236,7 +240,8 @@ class Trainer:
             model.load_state_dict(load_policy(self.folder / FIRST, device=model.device).model.state_dict())
         seed = derive_seed(self.config.run.seed, "fit", self.progress.update)
         rows = self.solutions.rows()
-        fit_rows(model, rows, steps=steps, lr=store.fit_lr, batch=store.fit_batch, seed=seed)
+        lr = self.config.learn.lr if store.fit_lr is None else store.fit_lr
+        fit_rows(model, rows, steps=steps, lr=lr, batch=store.fit_batch, seed=seed)
         # The moments of the policy's optimizer belong to other weights.
         parts.learner.optimizers["policy"].state.clear()
         self.solutions.fitted = len(rows)

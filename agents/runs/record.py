@@ -67,6 +67,7 @@ def update_record(
         "groups": len(collected.groups),
         "groups_kept": len(groups),
         "dropped": dict(groups.dropped),
+        **collected.shares(),
         **group_metrics(collected.groups),
         **tree_metrics(tree for trees in collected.trees for tree in trees),
         "sampled_tokens": spent.sampled_tokens,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tsr_gym.agents.config import TrainConfig
-from tsr_gym.agents.episodes.collect import Collected, Collector, Odds, side_by_side
+from tsr_gym.agents.episodes.collect import Collected, Collector, side_by_side
 from tsr_gym.agents.episodes.start_states import Begun, Starts, StartState, StartStateBank, choose_starts
 from tsr_gym.agents.learning.learner import Learner
 from tsr_gym.agents.lessons.filters import Filtered
@@ -158,6 +158,7 @@ def groups_at_once(limits: Sequence[Limit], *, spent: float, groups: int, least:
     >>> groups_at_once([Limit(5000)], spent=1000, groups=10)
     10
     """
+    # Nothing is known of the cost of a group yet, so that the first round is as small as it can be.
     if not spent:
         return least
     return max(least, min(int((limit.tokens - spent) * groups // (limit.margin * spent * dearer)) for limit in limits))
@@ -187,6 +188,7 @@ def search_within(
         dearer: See `groups_at_once`.
     """
     parts: list[Collected] = []
+    # At least one round, also where a limit is reached already: an update needs something to learn from.
     while not parts or (starts and spent < min(limit.tokens for limit in limits)):
         together = groups_at_once(limits, spent=spent, groups=first, least=least, dearer=dearer)
         parts.append(search(first, starts[:together]))
@@ -264,7 +266,7 @@ class Sampler:
     def _begin(self, progress: Progress) -> Callable[[], Collected]:
         """Begin this process's share of the search for an update, and return a function that waits for it."""
         own = self.processes.share(self.config.search.groups)
-        return self.collector.begin(progress.tasks + own.start, len(own), odds=self.prices.odds())
+        return self.collector.begin(progress.tasks + own.start, len(own), chance=self.prices.chance())
 
     def _collect(self, progress: Progress) -> Collected:
         """Search rounds of instances until the update has enough."""
@@ -296,7 +298,7 @@ class Sampler:
         """
         run = self.config.run
         starts = self.starts.choose(first, self.config.search.groups)
-        search = partial(self._search, odds=self.prices.odds())
+        search = partial(self._search, chance=self.prices.chance())
         end = update_end(run, self.token_targets, progress.update)
         both = ((self.total_tokens, _HARD), (end, _SOFT))
         # The end of the run is a hard limit: other runs are compared at the same total. The end of an update is a soft
@@ -309,10 +311,10 @@ class Sampler:
             limits, search, first, starts, count=count, spent=spent, least=least, dearer=self.prices.dearer
         )
 
-    def _search(self, first: int, starts: Sequence[StartState | None], *, odds: Odds) -> Collected:
+    def _search(self, first: int, starts: Sequence[StartState | None], *, chance: float) -> Collected:
         """Search an instance from each start, each process its share, and return the results of all processes."""
         own = self.processes.share(len(starts))
         own_starts = starts[own.start : own.stop]
         return side_by_side(
-            self.processes.each(lambda: self.collector.collect(first + own.start, len(own), own_starts, odds=odds))
+            self.processes.each(lambda: self.collector.collect(first + own.start, len(own), own_starts, chance=chance))
         )

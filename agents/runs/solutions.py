@@ -76,6 +76,7 @@ class SolutionStore:
                 first = trees[0].nodes[trees[0].root].state_key
                 moves = self.instances.setdefault(first or f"{group.task}".encode(), {})
                 _add_ways(moves, _edges(trees, group.task))
+        # Dictionaries keep the order in which instances were first solved.
         while len(self) > MOST:
             del self.instances[next(iter(self.instances))]
 

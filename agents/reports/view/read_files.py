@@ -95,7 +95,7 @@ Record = dict[str, Any]
 # Columns of ``metrics.jsonl`` that a run page draws.
 METRICS = (
     *("success", "reward_mean", "entropy", "grad_norm", "response_length", "turns", "sampled_tokens", "env_steps"),
-    *("valid", "groups_kept", "groups"),
+    *("valid", "groups_kept", "groups", "share_search", "price_play", "price_search"),
 )
 _EVALUATED = ("success", "total_reward", "turns", "response_length")
 

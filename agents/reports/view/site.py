@@ -81,8 +81,8 @@ def find_sources(paths: Sequence[Path]) -> Sources:
         for folder in folders:
             name = _unused(folder.resolve().name, taken)
             runs[name] = folder
-            trees |= _trees_in(name, folder / "trees", folder)
-        own_trees = {} if folders else _trees_in(_unused(path.resolve().name, taken), path)
+            trees |= _trees_in(name, folder / "trees", taken, folder)
+        own_trees = {} if folders else _trees_in(_unused(path.resolve().name, taken), path, taken)
         if not folders and not own_trees:
             raise ConfigError(f"{path}: found neither a run nor trees; a run saves trees at checkpoints (--save-trees)")
         trees |= own_trees
@@ -103,9 +103,10 @@ def _runs_in(folder: Path) -> list[Path]:
     return sorted(file.parent for file in folder.rglob("metrics.jsonl"))
 
 
-def _trees_in(name: str, folder: Path, run: Path | None = None) -> dict[str, TreeFile]:
+def _trees_in(name: str, folder: Path, taken: set[str], run: Path | None = None) -> dict[str, TreeFile]:
+    # A tree may lie next to its compressed form.
     return {
-        f"{name}/{_bare(file.relative_to(folder)).as_posix()}": TreeFile(file, run or folder, run)
+        _unused(f"{name}/{_bare(file.relative_to(folder)).as_posix()}", taken): TreeFile(file, run or folder, run)
         for file in files_in(folder)
     }
 

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from tsr_gym.agents.config import TrainConfig
-from tsr_gym.agents.episodes.collect import SEARCHED, Collected, Odds, choose_search, side_by_side, task_seed
+from tsr_gym.agents.episodes.collect import Collected, choose_search, side_by_side, task_seed
 from tsr_gym.agents.episodes.play import Examined, HeldOut
 from tsr_gym.agents.episodes.start_states import StartState
 from tsr_gym.agents.learning.learner import Learner
@@ -86,24 +86,24 @@ class RemoteCollector:
         self._begun: Callable[[], Collected] | None = None
 
     def collect(
-        self, first: int, count: int, starts: Sequence[StartState | None] = (), *, odds: Odds = SEARCHED
+        self, first: int, count: int, starts: Sequence[StartState | None] = (), *, chance: float = 1.0
     ) -> Collected:
         """Search `count` instances of the run's sequence from number `first` on; see `Collector.collect`.
 
         Raises:
             WorkerLost: The same instances failed too often, or no worker is left.
         """
-        return self._begin(first, count, starts, odds)()
+        return self._begin(first, count, starts, chance)()
 
     def begin(
-        self, first: int, count: int, starts: Sequence[StartState | None] = (), *, odds: Odds = SEARCHED
+        self, first: int, count: int, starts: Sequence[StartState | None] = (), *, chance: float = 1.0
     ) -> Callable[[], Collected]:
         """Begin to search from the current weights, and return a function that waits for the result; see `collect`.
 
         The learner may change its weights meanwhile. When results arrive, it cannot check the workers' engines any
         more; these are compared with continuations that are sampled, and checked, now.
         """
-        self._begun = cache(self._begin(first, count, starts, odds, self._expected_continuations()))
+        self._begun = cache(self._begin(first, count, starts, chance, self._expected_continuations()))
         return self._begun
 
     def examine(self, held_out: HeldOut, seed: int) -> Examined:
@@ -146,7 +146,7 @@ class RemoteCollector:
         first: int,
         count: int,
         starts: Sequence[StartState | None],
-        odds: Odds,
+        chance: float,
         expected: tuple[Completion, ...] | None = None,
     ) -> Callable[[], Collected]:
         started = perf_counter()
@@ -155,7 +155,7 @@ class RemoteCollector:
         tasks = []
         for part in self._parts(count):
             seeds = [task_seed(self.config.run.seed, first + number) for number in part]
-            job = Job(first + part.start, places[part.start : part.stop], odds)
+            job = Job(first + part.start, places[part.start : part.stop], chance)
             tasks.append(Task(job, seeds, version, weights))
         finish = self._dispatcher.begin(tasks, partial(self._refuse, expected))
         handed_out = perf_counter() - started

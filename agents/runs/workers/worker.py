@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from tsr_gym.agents.config import TrainConfig
-from tsr_gym.agents.episodes.collect import Collected, Collector, Odds
+from tsr_gym.agents.episodes.collect import Collected, Collector
 from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.play import Examined, examine
 from tsr_gym.agents.episodes.start_states import StartState
@@ -43,12 +43,12 @@ class Job(NamedTuple):
     Attributes:
         first: Number of the first one in the run's sequence.
         starts: State at which each begins, None for the instance's own start.
-        odds: What follows on failed play.
+        chance: That failed play is searched.
     """
 
     first: int
     starts: tuple[StartState | None, ...]
-    odds: Odds
+    chance: float
 
 
 class Exam(NamedTuple):
@@ -145,7 +145,7 @@ class RolloutWorker:
     def search(self, job: Job) -> WorkerResult[Collected]:
         """Search some instances."""
         started = perf_counter()
-        collected = self.collector.collect(job.first, len(job.starts), job.starts, odds=job.odds)
+        collected = self.collector.collect(job.first, len(job.starts), job.starts, chance=job.chance)
         return WorkerResult(collected, self.engine.weight_version, self.continuations, perf_counter() - started)
 
     def examine(self, exam: Exam) -> WorkerResult[Examined]:

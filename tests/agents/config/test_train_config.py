@@ -108,7 +108,7 @@ CHANGED = TrainConfig(
     ),
     search=SearchConfig(
         search="beam(width=3, branching=5)", groups=3, trajectories=6, paths_per_search=2, noise="common", repeats=3,
-        risk=0.25, dead_ends="limits", rater="SelfConsistency()", search_when="cheaper", search_worth=2.0,
+        risk=0.25, dead_ends="limits", rater="SelfConsistency()", search_when="cheaper",
         search_temperature=1.5, naive=2,
         start_states=1, start_states_from="tests.agents.episodes.test_start_states:Deepest(most=5)",
         learn_from="leaves", match_tokens=Path("runs/other")

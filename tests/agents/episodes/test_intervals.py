@@ -136,8 +136,8 @@ def test_the_interval_over_seeds_and_instances_misses_at_neither_end_more_often_
         tables = (crossed_table(rng, seeds, instances, of_seeds, of_instances) for _ in range(tries))
         ends = np.array([crossed_mean(table)[1:] for table in tables])
         missed = (ends[:, 0] > 0).mean(), (ends[:, 1] < 0).mean()
-        # Three deviations of chance above a fortieth, and the approximation of few seeds.
-        assert max(missed) <= 0.035 + 3 * sqrt(0.025 / tries) * (tries < 1000), (instances, of_seeds, missed)
+        # A fortieth, a hundredth for the approximation of few seeds, and three deviations of chance.
+        assert max(missed) <= 0.035 + 3 * sqrt(0.025 / tries), (instances, of_seeds, missed)
 
 
 def test_the_interval_of_a_table_is_that_of_its_rows_and_columns():

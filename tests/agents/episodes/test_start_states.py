@@ -22,7 +22,6 @@ from tsr_gym.agents.episodes.start_states import (
     choose_starts,
     harvest_start_states,
     outcomes,
-    start_states_at,
 )
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory
 from tsr_gym.agents.policies.random_policy import RandomPolicy
@@ -363,8 +362,21 @@ def test_starts_that_do_not_exist_are_refused(text, message):
         choose_starts(text)()
 
 
+def test_a_group_that_fails_lowers_the_rate_of_the_state_where_it_began():
+    starts = States()
+    starts.keep([small_tree()], ())
+    first = next(iter(starts.bank))
+    starts.keep([], [Begun(first, tries=4, successes=0)])
+    assert next(iter(starts.bank)).tries == first.tries + 4
+    # The tree of a group has the state where it began, too: it counts once.
+    again = next(iter(starts.bank))
+    starts.keep([small_tree()], [Begun(again, tries=2, successes=1)])
+    kept = next(iter(starts.bank))
+    assert (kept.tries, kept.successes) == (again.tries + 2, first.successes + 1)
+
+
 def test_plain_play_counts_where_there_is_some_and_search_otherwise():
-    start_state = start_states_at(words((0, "a"), (1, "x"), most=4), [1])[1]
+    start_state = harvest_start_states(small_tree())[0]
 
     def episode(success, selected_by, finished=True):
         return Trajectory((), success, 0.0, selected_by, finished=finished)

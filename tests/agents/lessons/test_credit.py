@@ -66,11 +66,11 @@ def test_a_group_with_a_success_is_left_alone_and_answers_may_differ_by_group():
 
 def test_evidence_can_be_something_else_than_text_and_golden_answers_are_required():
     scored = Group(0, (trajectory(turn(3), turn(4, score=1.0), turn(5)), trajectory(turn(3))))
-    assert rewards(first_occurrence(scored, found=lambda turn: turn.score > 0)) == [[0.5, 0.5, 0], [0]]
-    with pytest.raises(ValueError, match="found="):
+    assert rewards(first_occurrence(scored, evidence=lambda turn: turn.score > 0)) == [[0.5, 0.5, 0], [0]]
+    with pytest.raises(ValueError, match="evidence="):
         first_occurrence(scored, ANSWER)
     group = Group(7, (trajectory(turn(), turn(score=1.0), turn()), trajectory(turn())))
-    assert rewards(first_occurrence(group, found="score", alpha=0.25)) == [[0.25, 0.25, 0.0], [0.0]]
+    assert rewards(first_occurrence(group, evidence="score", alpha=0.25)) == [[0.25, 0.25, 0.0], [0.0]]
     with pytest.raises(ValueError, match="golden answers"):
         first_occurrence(FAILED)
 

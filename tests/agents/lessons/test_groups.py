@@ -117,7 +117,7 @@ def doubled(group):
 
 
 def test_the_gate_passes_mixed_groups_and_failed_ones_that_a_rule_tells_apart():
-    lessons = choose_groups(LessonConfig(filter="learnable", credit=("first_occurrence(found='score')",)))
+    lessons = choose_groups(LessonConfig(filter="learnable", credit=("first_occurrence(evidence='score')",)))
     actual = lessons(collected(MIXED, EVIDENT, BLANK))
     assert rewards(actual) == [[[1.0], [0.0]], [[0.5], [0.0]]]
     assert actual.dropped == {"group_all_failed_alike": 1}

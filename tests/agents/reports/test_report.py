@@ -235,6 +235,25 @@ def test_the_curves_are_the_runs_and_their_mean(runs, tmp_path, drawn):
     assert legend == ["ours", "theirs", "random", "optimal"]
 
 
+SEARCHED = {
+    "searched in 61 % of groups until update 14, then not": [0.6, 0.62] * 7 + [0.0] * 10,
+    "searched in 50 % of groups until update 2, then in 6 %": [0.5, 0.5, 0.0625, 0.0625, 0.0625],
+    "searched in 0 % of groups until update 3, then in 75 %": [0.0, 0.0, 0.0, 0.75, 0.75],
+    "searched in 80 % of groups": [0.9, 0.9, 0.9, 0.5],
+    "searched in 0 % of groups": [0.0],
+    "": [None, None],
+}
+
+
+@pytest.mark.parametrize("words", SEARCHED)
+def test_a_run_that_plays_first_states_how_many_groups_it_searched_and_until_when(tmp_path, words):
+    updates = [update(1, model=1.0, env=0.5, tree=0.25, update=0.25, all=2.0) for _ in SEARCHED[words]]
+    lines = [line | {"step": step} for step, line in enumerate(updates, start=1)]
+    shares = [{} if share is None else {"share_search": share} for share in SEARCHED[words]]
+    run = write_run(tmp_path / "run", [(0, 0, 0.1), (24, 40, 0.1)], updates=list(map(dict.__or__, lines, shares)))
+    assert summarise_runs([run]).searched == ({str(run): words} if words else {})
+
+
 def test_a_real_run_is_reported(undisturbed, tmp_path):
     row = table(summarise_runs([undisturbed]).ends)["naive"]
     assert (row["per instance"], row["seeds"]) == ("3 rollouts", "1")

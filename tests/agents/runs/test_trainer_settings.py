@@ -36,7 +36,7 @@ CASES = {
     },
     "turns rewarded by evidence": {
         "search": {"trajectories": 4},
-        "lessons": {"filter": "learnable", "credit": ("first_occurrence(found='score')",)},
+        "lessons": {"filter": "learnable", "credit": ("first_occurrence(evidence='score')",)},
         "learn": {"estimator": "tspo"} | GRPO,
         "task": {"score": "SokobanScore"},
     },

@@ -45,6 +45,18 @@ function drawCharts(box, runs) {
   chart(box, "Turns", lines("updates", "turns"), {note: "a trajectory"});
   chart(box, "Valid answers", lines("updates", "valid"), {percent: true, note: "share of turns"});
   chart(box, "Budget", lines("updates", "sampled_tokens", total), {note: "sampled tokens so far"});
+  // Only runs that play first and search where that fails record these.
+  const recorded = name => runs.some(run => run.updates[name].some(value => value !== null));
+  if (recorded("share_search")) {
+    chart(box, "Searched", lines("updates", "share_search"), {percent: true, note: "share of groups"});
+  }
+  if (recorded("price_play")) {
+    // A price of 0 belongs to a way that was not tried yet.
+    const tried = values => values.map(value => value || null);
+    const price = (name, dash) => lines("updates", name, tried).map(line => ({...line, dash}));
+    chart(box, "Tokens per useful group", [...price("price_play"), ...price("price_search", [7, 4])],
+      {note: "- - search"});
+  }
 }
 
 function total(values) {

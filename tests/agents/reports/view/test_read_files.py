@@ -105,6 +105,14 @@ def test_the_numbers_of_a_run_are_columns_over_updates_and_tokens(run):
     assert page["about"]["search.search"] == TrainConfig(env="sokoban").search.search
 
 
+def test_shares_and_prices_of_a_run_that_plays_first_are_columns(run):
+    assert read_run(run)["updates"]["share_search"] == [None, None]
+    write(run, "metrics.jsonl", [update(1, share_search=0.5, price_play=70.5, price_search=900)])
+    page = read_run(run)["updates"]
+    columns = [page[name] for name in ("share_search", "price_play", "price_search")]
+    assert columns == [[0.5], [70.5], [900]]
+
+
 def test_counters_of_filters_and_findings_of_the_diagnosis_are_included(run):
     assert read_run(run)["counters"] == {"groups": 8, "kept": 6, "dropped": {"group_all_failed": 2, "long": 2}}
     write(run, "metrics.jsonl", [update(step, equal_groups=1.0, success=0.0) for step in range(1, 21)])

@@ -141,13 +141,14 @@ def test_trees_of_folders_and_files_of_one_name_are_all_kept_and_belong_to_no_ru
     for folder in ("a", "b"):
         (tmp_path / folder / "trees").mkdir(parents=True)
         small_tree().save(tmp_path / folder / "trees" / "x.jsonl")
+    small_tree().save(tmp_path / "b" / "trees" / "x.jsonl.gz")
     run = make_run(tmp_path / "beam", "x")
     small_tree().save(tmp_path / "beam.jsonl")
     paths = [tmp_path / "a" / "trees", tmp_path / "b" / "trees", run, tmp_path / "beam.jsonl"]
     trees = find_sources(paths).trees
-    assert list(trees) == ["trees/x", "trees-2/x", "beam/x", "beam-2"]
+    assert list(trees) == ["trees/x", "trees-2/x", "trees-2/x-2", "beam/x", "beam-2"]
     # A tree of no run has no tokenizer and no settings of a run.
-    assert [file.run for file in trees.values()] == [None, None, run, None]
+    assert [file.run for file in trees.values()] == [None, None, None, run, None]
 
 
 SECRET = "the first line of a secret"
