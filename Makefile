@@ -30,9 +30,9 @@ test-deep: $(READY)
 	$(RUN) -m pytest -n 2 -m "not gpu"
 	$(MAKE) test-abuse test-bridges test-ray test-vllm test-textworld test-lucene test-dense test-browser test-gym-zoo test-py
 
-## make test-abuse: forged and damaged files, and runs that are killed, TIMES as many as in make test; writes the counts
+## make test-abuse: random attacks on files, runs and calls, TIMES as many as in make test, and fixed ones; writes the counts
 test-abuse: $(READY)
-	$(RUN) -m pytest -n 2 tests/abuse --abuse-times $(TIMES) --abuse-json docs/abuse.json
+	$(RUN) -m pytest -n 2 tests/abuse @tests/abuse/fixed.txt --abuse-times $(TIMES) --abuse-json docs/abuse.json
 
 ## make test-bridges: searched rollouts in the trainers of others, each in an environment of its own
 test-bridges: test-trl test-verl test-clients test-verifiers test-openenv
@@ -147,7 +147,7 @@ links:
 # torch first and alone in those of WITH_TORCH, so that no other build of it is drawn in; those of UNPINNED need other
 # versions than constraints.txt; what stands under AFTER_NAME runs last.
 WITH_TORCH := trl verl ray vllm clients rllib dense zoo
-UNPINNED := verl vllm rllib verifiers openenv docs
+UNPINNED := verl vllm clients rllib verifiers openenv docs
 
 PACKAGES_trl := -e ".[cli,agents,dev]" trl==1.16.0
 # What verl's V1 trainer imports. verl itself comes without its dependencies, which need a GPU.
@@ -164,7 +164,7 @@ AFTER_vllm = $(PIP) uninstall --quiet --yes torchvision torchaudio torchcodec
 PACKAGES_clients := -e ".[envs,cli]" pytest hypothesis stable-baselines3==2.9.2 sb3-contrib==2.9.2 torchrl==0.14.1 \
   tianshou==2.0.1 skrl==2.1.1 "minari[create,hdf5]==0.5.4" MinAtar==1.0.15 crafter==1.8.3
 # RLlib asks for Gymnasium 1.2.2, the oldest that is supported.
-PACKAGES_rllib := -e ".[envs,cli]" pytest pytest-xdist hypothesis "ray[rllib]==2.60.0" gymnasium==1.2.2
+PACKAGES_rllib := -e ".[envs,cli]" pytest pytest-xdist hypothesis pygame==2.6.1 "ray[rllib]==2.60.0" gymnasium==1.2.2
 PACKAGES_verifiers := -e . verifiers==0.4.0 pytest
 PACKAGES_openenv := -e . openenv==0.10.0 pytest
 # Jericho's interpreter is compiled by gcc or clang.

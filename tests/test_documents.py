@@ -248,3 +248,11 @@ def test_what_the_campaigns_counted_is_what_the_page_shows():
     for name, counts in found["counts"].items():
         assert f"| {' | '.join([name, *map(str, counts.values())])} |" in page, name
         assert (counts["wrong"], counts["crashed"]) == (0, 0), name
+
+
+def test_every_fixed_attack_exists_and_its_file_is_on_the_page():
+    page = (ROOT / "docs" / "what_was_run.md").read_text(encoding="utf-8")
+    for line in (ROOT / "tests" / "abuse" / "fixed.txt").read_text(encoding="utf-8").splitlines():
+        path, _, name = line.partition("::")
+        assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), line
+        assert f"`{path}`" in page

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.conftest import base_model, undisturbed  # noqa: F401
+from tests.agents.conftest import base_model, chat_model, tokenizer, undisturbed  # noqa: F401
 from tests.conftest import ROOT
 
 _counts = []

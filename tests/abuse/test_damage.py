@@ -329,6 +329,9 @@ def _content_of(snap: Snapshot) -> str:
     def ordered(value: Any) -> Any:
         if isinstance(value, list) and all(isinstance(part, tuple) and len(part) == 2 for part in value):
             value = sorted(value, key=repr)
+        if isinstance(value, float):
+            # A setting of -0.0 is equal to the environment's own 0.0, which it keeps.
+            return value + 0.0
         return [type(value).__name__, *map(ordered, value)] if isinstance(value, list | tuple) else value
 
     return repr(ordered(outline(snap.to_bytes()[HEAD:])))
