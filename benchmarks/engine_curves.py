@@ -6,17 +6,16 @@ Run: python -m benchmarks.engine_curves, in the environment of `make test-vllm`.
 """
 
 import argparse
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import write_result
 from benchmarks.pay.report import interval
+from benchmarks.tsr_runs import Row, build_bases, train
+from tsr_gym.agents.runs.log import JsonLines
 
-RECIPE = "base-model sokoban --hidden 128"
+RECIPE = "sokoban --hidden 128"
 SETTING = (
     "--groups 8 --trajectories 8 --minibatch 16 --filter mixed_success --algorithm grpo --lr 5e-4 --entropy 0.003 "
     "--updates 16 --eval-every 4 --eval-instances 128 --save-trees 0"
@@ -28,32 +27,29 @@ WAYS = {
     "transformers, 1 worker of Ray": ("--ray local --ray-workers 1", 1),
     "transformers, 2 workers of Ray": ("--ray local --ray-workers 2", 1),
 }
-ENVIRONMENT = {"OMP_NUM_THREADS": "1", "VLLM_CPU_CI_ENV": "1", "RAY_AUTH_MODE": "disabled"}
+# For vLLM on a CPU and for a cluster of Ray on this machine alone; the processes of the runs inherit them.
+ENVIRONMENT = {"VLLM_CPU_CI_ENV": "1", "RAY_AUTH_MODE": "disabled"}
 
 
-def call(flags: str) -> None:
-    """Run ``tsr``."""
-    command = [sys.executable, "-m", "tsr_gym", *flags.split()]
-    subprocess.run(command, env=os.environ | ENVIRONMENT, check=True, stdout=subprocess.DEVNULL)
+def run_name(way: str, seed: int) -> str:
+    """Return the folder name of a run."""
+    return f"{''.join(letter if letter.isalnum() else '-' for letter in way)}-{seed}"
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    """Return the records of a file."""
-    return [json.loads(line) for line in path.read_text().splitlines()]
+def flags_of(way: str, seed: int) -> str:
+    """Return the settings of a run as its command, without folder and model."""
+    return f"train sokoban {SETTING} {WAYS[way][0]} --seed {seed}"
 
 
-def run(out: Path, base: Path, way: str, seed: int) -> dict[str, Any]:
-    """Return the results of a run; do the run first where they are missing."""
-    flags = f"train sokoban {SETTING} {WAYS[way][0]} --seed {seed}"
-    folder = out / f"{''.join(letter if letter.isalnum() else '-' for letter in way)}-{seed}"
-    if not folder.exists():
-        call(f"{flags} --model {base} --out {folder}")
+def row(folder: Path, way: str, seed: int) -> Row:
+    """Return the results of a run from its files."""
+    evaluations, updates = (JsonLines(folder / name).read() for name in ("evaluations.jsonl", "metrics.jsonl"))
     return {
         "way": way,
         "seed": seed,
-        "command": f"tsr {flags} --model BASE",
-        "success": [round(100 * line["success"], 2) for line in lines(folder / "evaluations.jsonl")],
-        "sampled_tokens": [line["sampled_tokens"] for line in lines(folder / "metrics.jsonl")],
+        "command": f"tsr {flags_of(way, seed)} --model BASE",
+        "success": [round(100 * line["success"], 2) for line in evaluations],
+        "sampled_tokens": [line["sampled_tokens"] for line in updates],
     }
 
 
@@ -62,22 +58,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/engine_curves"), help="where runs go; kept if there")
     args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
-    base = args.out / "base"
-    if not base.exists():
-        call(f"{RECIPE} --out {base}")
-    runs = [run(args.out, base, way, seed) for way, (_, seeds) in WAYS.items() for seed in range(seeds)]
-    by_way = {way: [row for row in runs if row["way"] == way] for way in WAYS}
+    os.environ.update(ENVIRONMENT)
+    build_bases(args.out, {"base": RECIPE}, workers=1)
+    model = f"--model {args.out / 'bases' / 'base'}"
+    planned = [(way, seed) for way, (_, seeds) in WAYS.items() for seed in range(seeds)]
+    train(args.out, {run_name(*run): f"{flags_of(*run)} {model}" for run in planned}, workers=1)
+    runs = [row(args.out / "cells" / run_name(*run), *run) for run in planned]
+    by_way = {way: [run for run in runs if run["way"] == way] for way in WAYS}
     first = by_way["transformers"][0]
     pairs = zip(by_way["vllm"], by_way["transformers"], strict=True)
-    numbers = {
-        "base": f"tsr {RECIPE}",
+    numbers: dict[str, Any] = {
+        "base": f"tsr base-model {RECIPE}",
         "same_as_transformers": {
             way: all(runs_of_way[0][name] == first[name] for name in ("success", "sampled_tokens"))
             for way, runs_of_way in by_way.items()
             if "Ray" in way
         },
-        "vllm_minus_transformers": interval([row["success"][-1] - own["success"][-1] for row, own in pairs]),
+        "vllm_minus_transformers": interval([run["success"][-1] - own["success"][-1] for run, own in pairs]),
         "runs": runs,
     }
     write_result("engine_curves", numbers)

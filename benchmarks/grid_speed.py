@@ -256,7 +256,7 @@ def frozen_lake() -> list[Row]:
             slide_all(boards, players, streams, moves, resting, beside, sums, chances, pay, *out)
 
     peers: dict[str, Peer] = {
-        "envpool": lambda: envpool_batch("FrozenLake-v1", actions, lake_table()),
+        "envpool": lambda: envpool_batch("FrozenLake-v1", actions, transition_table(MAPS["4x4"])),
         "gymnasium": lambda: gymnasium_lakes(actions),
     }
     rules = Work(run, actions.size, f"slide_all on {NUM_ENVS} lakes of 4x4 with slip, no end of episodes")
@@ -469,11 +469,6 @@ def gym_sokoban_rooms(dim: tuple[int, int], num_boxes: int, seeds: range) -> Wor
             draw(seed)
 
     return Work(run, len(seeds), "generate_room with the same seeds")
-
-
-def lake_table() -> Any:
-    """Return the transitions of the lake that all are timed on."""
-    return transition_table(MAPS["4x4"])
 
 
 def sokoban_rooms(num: int) -> list[Any]:

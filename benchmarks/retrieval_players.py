@@ -136,16 +136,6 @@ def measure_set(
     return numbers
 
 
-def sort_of(question: Question) -> str:
-    """Return the group of a question of the generated world."""
-    return question.id.partition("-")[0]
-
-
-def source_of(question: Question) -> str:
-    """Return the group of a real question."""
-    return f"{question.data_source} {question.split}"
-
-
 def multi_hop_recall(env: RetrievalQAEnv) -> list[float]:
     """Return answer@3 of the question as query where two or more hops are asked; yes/no questions do not count."""
     asked = [question for question in env.questions.questions if (question.hops or 0) >= 2]
@@ -161,7 +151,9 @@ def measure_players(most: int | None) -> None:
     world = make(max_turns=MAX_SEARCHES, top_k=TOP_K)
     numbers: dict[str, Any] = {
         "settings": settings,
-        "generated world": measure_set(world, folder / "corpus.jsonl", sort_of, most),
+        "generated world": measure_set(
+            world, folder / "corpus.jsonl", lambda question: question.id.partition("-")[0], most
+        ),
         "generated world, all": measure_set(world, folder / "corpus.jsonl", lambda _: "all", most)["all"],
         "generated world, two or more hops, answer @3 of the question as query": multi_hop_recall(world),
     }
@@ -169,7 +161,9 @@ def measure_players(most: int | None) -> None:
     if data.is_dir():
         corpus = data / "mini_corpus.jsonl"
         real = make(questions=data / "mini_qa.jsonl", corpus=corpus, max_turns=MAX_SEARCHES, top_k=TOP_K)
-        numbers["real mini set"] = measure_set(real, corpus, source_of, most)
+        numbers["real mini set"] = measure_set(
+            real, corpus, lambda question: f"{question.data_source} {question.split}", most
+        )
     else:
         numbers["real mini set"] = f"skipped: wanted the folder {data}, which is not there"
     write_result("retrieval_players", numbers)

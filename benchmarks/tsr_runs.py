@@ -85,15 +85,19 @@ def train(out: Path, runs: Mapping[str, str], workers: int, *, watch: Callable[[
 
 def _train(settings: list[str], folder: Path) -> int:
     """Train one run, new or resumed, and return the exit status: 0 for a finished run."""
-    from tsr_gym.agents.cli.train import read_config
+    from tsr_gym.agents.cli.train import read_train
+    from tsr_gym.agents.config import build_config
     from tsr_gym.agents.runs import train as runs
     from tsr_gym.agents.runs.trainer import resume_run
+    from tsr_gym.agents.runs.workers.on_ray import connected
 
+    command = read_train(settings)
     if folder.exists():
-        return int(not resume_run(folder).run(watch=_print))
-    config = read_config(settings)
+        with connected(command.workers):
+            return int(not resume_run(folder, workers=command.workers).run(watch=_print))
+    config = build_config(command.env, command.settings)
     config = replace(config, run=replace(config.run, out=folder))
-    return int(not runs.train(config, watch=_print, note=print).finished)
+    return int(not runs.train(config, watch=_print, note=print, workers=command.workers).finished)
 
 
 def _print(event: str, record: Row) -> None:

@@ -1,8 +1,6 @@
 """Asked: models behind an endpoint, which play held-out instances as they are."""
 
 import json
-import shlex
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -14,8 +12,12 @@ from benchmarks.papers.plan import Scale
 from benchmarks.papers.report import percent
 from benchmarks.papers.tsr import ICE
 from benchmarks.pay.report import interval
-from benchmarks.tsr_runs import run_command
-from tsr_gym.errors import ConfigError
+from benchmarks.tsr_runs import words
+from tsr_gym.agents.cli.output import write_json
+from tsr_gym.agents.episodes.settings import SearchConfig, TaskConfig
+from tsr_gym.agents.models.settings import ModelConfig
+from tsr_gym.agents.policies.chat_api import ApiConfig
+from tsr_gym.agents.reports.model_evaluation import evaluate_api
 
 Row = dict[str, Any]
 # Settings of the worlds: the embedded models' observations, and those of the paper's models.
@@ -23,7 +25,11 @@ WORLDS: Mapping[Scale, Mapping[str, str]] = {
     "tiny": {"sokoban": "obs_type=compact", "frozen_lake": f"{ICE} obs_type=compact"},
     "qwen": {"sokoban": "generator=ragen", "frozen_lake": f"{ICE} obs_type=grid_coord"},
 }
-SPOKEN: Mapping[Scale, str] = {"tiny": "--prompt compact --history markov --max-tokens 16", "qwen": ""}
+EVAL_TEMPERATURE = 0.5
+SPOKEN: Mapping[Scale, Mapping[str, Any]] = {
+    "tiny": {"prompt": "compact", "history": "markov", "max_tokens": 16},
+    "qwen": {},
+}
 
 
 @dataclass(frozen=True)
@@ -31,16 +37,25 @@ class Question:
     """One evaluation.
 
     Attributes:
+        scale: Decides the settings of the world and the form of the prompt.
         world: What is played.
         model: The model's name at the endpoint; where an endpoint serves one model per world, ``NAME-WORLD``.
         seed: Of samples and dice.
-        command: Its command line, but for endpoint and file.
+        instances: Number of held-out instances.
     """
 
+    scale: Scale
     world: str
     model: str
     seed: int
-    command: str
+    instances: int
+
+    @property
+    def command(self) -> str:
+        """The command line that does the same, without model, seed, endpoint and file."""
+        spoken = "".join(f" --{name.replace('_', '-')} {value}" for name, value in SPOKEN[self.scale].items())
+        settings = WORLDS[self.scale][self.world]
+        return f"eval {self.world} --engine openai --env-set {settings}{spoken} --instances {self.instances}"
 
     @property
     def file(self) -> str:
@@ -52,30 +67,31 @@ class Question:
 def questions(scale: Scale, models: Sequence[str], seeds: int, instances: int) -> Iterator[Question]:
     """Yield the evaluations of some models, seed by seed; ``WORLD=NAME`` is a model that is asked in one world."""
     for seed in range(seeds):
-        for world, settings in WORLDS[scale].items():
+        for world in WORLDS[scale]:
             for model in models:
                 only, _, name = model.rpartition("=")
                 if only in ("", world):
-                    command = (
-                        f"eval {world} --engine openai --env-set {settings} {SPOKEN[scale]} --instances {instances}"
-                    )
-                    yield Question(world, name, seed, command.strip())
+                    yield Question(scale, world, name, seed, instances)
 
 
 def ask(asked: Sequence[Question], base_url: str, out: Path) -> None:
-    """Do the evaluations that are not there yet.
-
-    Raises:
-        ConfigError: An evaluation failed; why stands above.
-    """
+    """Do the evaluations that are not there yet."""
     folder = out / "asked"
     folder.mkdir(parents=True, exist_ok=True)
     for question in asked:
         if not (folder / question.file).exists():
-            words = [*question.command.split(), "--model", question.model, "--seed", str(question.seed)]
-            ends = ["--base-url", base_url, "--json", str(folder / question.file)]
-            if run_command([sys.executable, "-m", "tsr_gym", *words, *ends]):
-                raise ConfigError(f"tsr {shlex.join(words)} failed")
+            result = evaluate_api(
+                question.world,
+                "test",
+                question.instances,
+                EVAL_TEMPERATURE,
+                question.seed,
+                TaskConfig(env_set=tuple(words(WORLDS[question.scale][question.world]))),
+                SearchConfig(),
+                ModelConfig(model=question.model, engine="openai", **SPOKEN[question.scale]),
+                ApiConfig(base_url=base_url),
+            )
+            write_json(result, folder / question.file)
 
 
 def runs_of(asked: Sequence[Question], out: Path) -> list[Row]:

@@ -47,11 +47,10 @@ def _qwen_reader(name: str, questions: str, settings: str, model: str, updates: 
     return Setting("retrieval_qa", name, f"{data} {SEARCH_R1}", updates, 256, (), model=model)
 
 
-def _of_two() -> Mapping[str, Mapping[str, Numbers]]:
-    return {NOT_NAMED: {method: {"exact match": value} for method, value in TREE_GRPO_OF_TWO.items()}}
-
-
-TREE_PAPER = {HOPS[0]: TREE_GRPO[HOPS[0]], HOPS[1]: {**TREE_GRPO[HOPS[1]], **_of_two()}}
+_OF_TWO: Mapping[str, Mapping[str, Numbers]] = {
+    NOT_NAMED: {method: {"exact match": value} for method, value in TREE_GRPO_OF_TWO.items()}
+}
+TREE_PAPER = {HOPS[0]: TREE_GRPO[HOPS[0]], HOPS[1]: {**TREE_GRPO[HOPS[1]], **_OF_TWO}}
 TREE_SETTINGS: dict[Scale, tuple[Setting, ...]] = {
     "tiny": (
         replace(NEAR_READER, published=HOPS[0], models=TREE_MODELS),

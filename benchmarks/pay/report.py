@@ -15,7 +15,7 @@ from matplotlib import pyplot
 
 from benchmarks.measure import RESULTS, difference_words, table_of, write_between_marks
 from benchmarks.pay.plan import EASIER, FILTERING, LEVIN, TSR_PLUS, Contrast
-from tsr_gym.agents.episodes.intervals import Interval, pooled, student
+from tsr_gym.agents.episodes.intervals import Interval, poisson, pooled, student
 from tsr_gym.agents.probing.rankings import spearman
 
 matplotlib.use("Agg")
@@ -109,9 +109,21 @@ def _prices(contrast: Contrast, probes: Sequence[Row]) -> Row:
         return {"tokens_per_success": None, "control_tokens_per_success": None, "ratio": None}
     return {
         "tokens_per_success": searched["tokens_per_success"],
+        "tokens_per_success_interval": _price_interval(searched),
         "control_tokens_per_success": other["tokens_per_success"],
+        "control_tokens_per_success_interval": _price_interval(other),
         "ratio": round(_price(other) / _price(searched), 3),
     }
+
+
+def _price_interval(row: Mapping[str, Any]) -> list[int | None]:
+    """Return the ends between which a price lies at 95 %, for a Poisson count of successes; None without success.
+
+    The episodes count as independent. The probes' rows hold bootstraps over instances, which have no upper end where
+    one to three episodes succeeded.
+    """
+    fewest, most = poisson(round(row["success"] * row["episodes"]))
+    return [round(row["sampled_tokens"] / most), round(row["sampled_tokens"] / fewest) if fewest else None]
 
 
 def _price(row: Mapping[str, Any]) -> float:
@@ -257,12 +269,12 @@ def headline(rows: Sequence[Row]) -> str:
     table = []
     for base, row in guided.items():
         pair = (row, levin[base])
-        prices = ", ".join(f"{other['tokens_per_success']:,.0f}" for other in pair)
+        prices = ", ".join(price_words(other) for other in pair)
         steps = (row["control_optimizer_steps"], *(other["optimizer_steps"] for other in pair))
         table.append(
             (
                 base,
-                f"{row['control_tokens_per_success']:,.0f}; {prices}",
+                f"{price_words(row, 'control_')}; {prices}",
                 f"{row['control_success']:.1f} ± {row['control_success_sd']:.1f}",
                 *map(_ended, pair),
                 *(f"**{difference_words(other)}**" for other in pair),
@@ -271,6 +283,15 @@ def headline(rows: Sequence[Row]) -> str:
         )
     head = ("base model", "tokens per success before: plain; `tsr+`, `levin`", "filtering", "`tsr+`", "`levin`")
     return table_of((*head, "`tsr+` - filtering", "`levin` - filtering", "steps"), table)
+
+
+def price_words(row: Row, side: str = "") -> str:
+    """Return the tokens per success of a side with their interval, in thousands and two digits."""
+    price, *ends = (
+        f"{float(f'{number:.2g}') / 1000:,g}k"
+        for number in (row[f"{side}tokens_per_success"], *row[f"{side}tokens_per_success_interval"])
+    )
+    return f"{price} [{', '.join(ends)}]"
 
 
 LOSSES = {
