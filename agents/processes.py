@@ -70,6 +70,7 @@ class Processes:
             outcome = None, error
         everything: list[Any] = [None] * self.size
         dist.all_gather_object(everything, outcome)
+        # The error of this process comes first, because its traceback is here.
         failed = [error for _, error in (outcome, *everything) if error is not None]
         if failed:
             raise failed[0]

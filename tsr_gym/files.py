@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from uuid import uuid4
@@ -71,18 +71,26 @@ def read_unzipped(path: Path, *, within: Path | None = None) -> tuple[bytes, str
     data = read_regular(path, within=within)
     if not data.startswith(GZIP):
         return data, ""
-    reader, parts = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16), []
+    reader = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
-        # In small blocks, because the library returns nothing of a block with damage in it.
-        for start in range(0, len(data), _BLOCK):
-            parts.append(reader.decompress(data[start : start + _BLOCK]))  # noqa: PERF401 (kept up to an error)
+        content = reader.decompress(data)
     except zlib.error as error:
-        return b"".join(parts), f"the gzip file is damaged ({error})"
+        return _before_damage(data), f"the gzip file is damaged ({error})"
     whole = reader.eof and not reader.unused_data
-    return b"".join(parts), "" if whole else "the gzip file is cut short or has more after its end"
+    return content, "" if whole else "the gzip file is cut short or has more after its end"
 
 
 _BLOCK = 128
+
+
+def _before_damage(data: bytes) -> bytes:
+    """Return what stands before the damage of a gzip file."""
+    reader, parts = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16), []
+    # In small blocks, because the library returns nothing of a block with damage in it.
+    with suppress(zlib.error):
+        for start in range(0, len(data), _BLOCK):
+            parts.append(reader.decompress(data[start : start + _BLOCK]))  # noqa: PERF401 (kept up to an error)
+    return b"".join(parts)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -295,20 +303,20 @@ def first_use(folder: Path, marker: str, write: Write) -> Path:
     return folder
 
 
-def cached(source: Path, kind: str, marker: str, write: Write) -> Path:
+def cached(source: Path, folder: str, marker: str, write: Write) -> Path:
     """Return the cache folder that belongs to the present version of a file; it is written at first use.
 
     The key is the file's path, size and time of change.
 
     Args:
         source: The file.
-        kind: The type of content, such as ``"retrieval/bm25"``: a folder in `cache_home`.
+        folder: A folder of `cache_home` per type of content, such as ``"retrieval/bm25"``.
         marker: A file that only complete folders have.
         write: Fills the empty folder that it is given.
     """
     path, stat = source.resolve(), source.stat()
     key = blake2b(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}".encode(), digest_size=8).hexdigest()
-    return first_use(cache_home() / kind / f"{path.stem}-{key}", marker, write)
+    return first_use(cache_home() / folder / f"{path.stem}-{key}", marker, write)
 
 
 def _lock_of(out: Path) -> Path:

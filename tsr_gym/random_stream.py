@@ -54,7 +54,8 @@ def canonical(position: Position) -> Drawn:
 def is_position(position: object) -> bool:
     """Return whether a value is a valid position of a generator; it may come from untrusted bytes."""
     if type(position) is Seeded:
-        return isinstance(position.seed, int | np.integer) and position.seed >= 0
+        # Gymnasium seeds a generator with Python's integers only.
+        return isinstance(position.seed, int) and position.seed >= 0
     if type(position) is not Drawn:
         return False
     name, state = position
@@ -66,6 +67,12 @@ def is_position(position: object) -> bool:
     except Exception:
         return False
     return True
+
+
+def check_seed(seed: int) -> None:
+    """Raise ValueError unless a value can seed a generator; the stream would notice it only at the next draw."""
+    if not is_position(Seeded(seed)):
+        raise ValueError(f"wanted a seed as a whole number >= 0, got {seed!r:.100}")
 
 
 @lru_cache(maxsize=len(_BIT_GENERATORS))
@@ -122,6 +129,7 @@ class RandomStream:
             if self._generator is None:
                 raise SnapshotError("the environment has no random state yet: call reset(seed=...) first")
             position = position_of(self._generator)
+            # Nothing moves a generator that no caller holds, until the next draw: the position need not be read again.
             if not self._exposed:
                 self._position = position
         return position

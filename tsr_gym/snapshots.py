@@ -188,6 +188,7 @@ class Snapshot:
 
     def __hash__(self) -> int:
         try:
+            # 60 bits, which Python keeps as they are when it makes a hash of them.
             return int(self.digest[:15], 16)
         except SnapshotError:
             return hash(tuple(layer.kind for layer in self.layers))

@@ -16,6 +16,7 @@ from tsr_gym.foreign.adapters import REPLAY, adapter_of, kind_of
 from tsr_gym.foreign.gymnasium_wrappers import SnapshotWrapper, Wrapper, copied, wrapper_adapter_of
 from tsr_gym.foreign.objects import SnapshotEnv, Support
 from tsr_gym.foreign.recorder import ReplayRecorder, position_in
+from tsr_gym.random_stream import check_seed
 from tsr_gym.snapshots import Layer, Snapshot
 from tsr_gym.state_env import StateEnv, new_tuple
 
@@ -183,12 +184,14 @@ def restore(env: gym.Env[Any, Any], snap: Snapshot, *, noise: Noise = "same", se
     Raises:
         SnapshotError: The snapshot belongs to another stack, other rules, or is damaged; nothing was changed. Or a
             replay differs from its record; the environment must then be reset.
-        ValueError: `noise` is unknown, or does not fit `seed`.
+        ValueError: `noise` is unknown, or does not fit `seed`, or that is no seed; nothing was changed.
     """
     if noise not in NOISES:
         raise ValueError(f"wanted noise of {NOISES}, got {noise!r}")
     if (noise == "same") != (seed is None):
         raise ValueError(f"noise={noise!r} {'takes no' if noise == 'same' else 'needs a'} seed, got seed={seed!r}")
+    if seed is not None:
+        check_seed(seed)
     Stack(env).restore(snap, seed)
 
 

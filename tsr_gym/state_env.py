@@ -18,7 +18,7 @@ from gymnasium.utils import seeding
 
 from tsr_gym.codec import encode, mutable_part
 from tsr_gym.errors import ConfigError, EpisodeOver, SnapshotError, TsrGymError, shown
-from tsr_gym.random_stream import RandomStream, Seeded, is_position
+from tsr_gym.random_stream import RandomStream, Seeded, check_seed, is_position
 from tsr_gym.ranges import check_limits
 from tsr_gym.snapshots import EnvState, Layer, Snapshot
 
@@ -275,7 +275,10 @@ class StateEnv(gym.Env[ObsT, ActT], Generic[StateT, ObsT, ActT]):
 
         Raises:
             SnapshotError: The snapshot is of another environment; this environment is then unchanged.
+            ValueError: The seed is no whole number >= 0; this environment is then unchanged.
         """
+        if seed is not None:
+            check_seed(seed)
         if (num := len(snapshot.kinds)) != 1:
             raise SnapshotError(
                 f"wanted a snapshot of a bare {type(self).__name__}, got one of a stack of {num} "

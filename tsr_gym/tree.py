@@ -366,6 +366,7 @@ class Tree:
         node = self._store.nodes[index]
         if not turns or node.state_key is None:
             return node.state_key
+        # An environment that does not report the turns left may still count them, so that the depth takes their place.
         return node.state_key, node.info.get("turns_left", -node.depth), node.info.get("actions_left")
 
     def twins(self, index: int, *, turns: bool) -> list[int]:
@@ -525,6 +526,7 @@ def _check_logprobs(logprobs: Sequence[float], tokens: int, index: int) -> None:
             f"wanted a log-probability for each of the {tokens} tokens of node {index}, or none, got {len(logprobs)}"
         )
     # Minus infinity is the log-probability of an answer that a policy lists and never samples.
+    # NaN fails every comparison, and is refused by `not <` as plus infinity is.
     if not sum(logprobs) < inf:
         raise NotFinite(f"wanted log-probabilities for the answer of node {index}, got {shown(tuple(logprobs))}")
 

@@ -49,8 +49,11 @@ class _Search:
         self.env = env
         # A strategy sees the tree from the cursor on, so the same strategy works in the middle of an episode.
         self.view = env.tree.at(env.cursor)
+        # The choice of an earlier search in this tree must not pass for that of this one, which a limit may end before
+        # it chooses.
         self.view.choose(())
         self.wishes: list[Expand] = []
+        # Limits hold for this search alone, and not for what the tree has cost before.
         self._before = env.tree.spent
         self._name = named(strategy)
         self._plan: Any = strategy(self.view)
@@ -149,7 +152,10 @@ def grow(
     searches = [_Search(env, strategy) for env in envs]
     waiting = [search for search in searches if search.goes_on(limit)]
     left = len(waiting)
+    # The generator and the loop below share the list `waiting`: the loop puts searches back, and the generator takes
+    # them out for its next call.
     rounds = _in_lock_step(waiting, policy) if workers is None else _as_they_come(waiting, policy, workers)
+    # Closed also after an exception, so that the threads of `_as_they_come` end with the call.
     with closing(rounds):
         for answered in rounds:
             grown = [node for search, answers in answered for node in search.take(answers, noise)]
@@ -184,6 +190,8 @@ def play_out(
         grow(running, policy, strategy, noise=noise, rater=rater, limit=limit, workers=workers)
         for env in running:
             view = env.tree.at(env.cursor)
+            # Every path begins at the cursor, so that its second node is the turn to play. The candidate is played
+            # anew, on the episode's own dice: what the search imagined may not come true.
             env.play(view.nodes[view.path(_best_end(view))[1]].candidate)
 
 
@@ -225,6 +233,7 @@ def _shares(searches: Sequence[_Search], number: int) -> Iterator[Sequence[_Sear
     """Yield searches in at most as many batches, of nearly equal size."""
     start = 0
     for left in range(number, 0, -1):
+        # Rounded up, so that the first batches are the larger ones and none of at least one search is empty.
         end = start - (start - len(searches)) // left
         if end > start:
             yield searches[start:end]

@@ -82,6 +82,7 @@ class Imagination:
         self._repeats = repeats
         self._risk = risk
         self._tried: dict[Any, ImaginedTurn] = {}
+        # The seed and the address are hashed once for all children, whose numbers alone differ.
         self._fresh_seed = numbered_seeds(seed, "fresh", *address)
 
     def turn(self, action: Any, number: int) -> ImaginedTurn:

@@ -77,6 +77,8 @@ class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
         name = type(self).__name__
         if self.score_of != "state":
             raise ConfigError(f"{name} rates turns, and a state by itself is wanted: use a score of states")
+        # A score that looks at the turn fails on None, or turns the NaN of the reward into its result: neither can pass
+        # for a score of the state alone.
         nothing: Any = None
         try:
             worth = float(self.score(nothing, None, state, float("nan")))
@@ -129,6 +131,8 @@ class ScoreWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
 
 def state_of(owner: type[Any], generic: type[Any]) -> type[Any] | None:
     """Return the state that a class names in its bases, such as `TextEnv[SokobanState]`; None where it names none."""
+    # Only the class that wrote `TextEnv[SokobanState]` keeps the argument, so that subclasses are asked through all
+    # their ancestors.
     for cls in owner.__mro__:
         for base in vars(cls).get("__orig_bases__", ()):
             first = (*get_args(base), None)[0]

@@ -103,6 +103,7 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
             SnapshotError: The snapshot does not fit, or lacks the observation.
         """
         options = dict(options or {})
+        # A `StateEnv` resets into a snapshot itself, and shows the observation there.
         if "snapshot" in options and not isinstance(self.unwrapped, StateEnv):
             observation, info = self._reset_into(options.pop("snapshot"), seed, options)
         else:
@@ -172,6 +173,7 @@ class TreeSearchWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstru
         self._stack.restore(_snapshot_of(there))
         self.tree.spend(restores=1)
         self._cursor = node
+        # A caller may write into the observation that it gets, and the tree must stay as it was.
         return deepcopy(there.observation), own_info(there.info)
 
     def expand(self, node: int, candidates: Sequence[Candidate | Any], *, noise: Noise | None = None) -> list[int]:

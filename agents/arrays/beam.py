@@ -237,6 +237,7 @@ def keep_best(members: Members, new: Members) -> Members:
             if merit == -np.inf or (slot < 0 and members.goes_on[task, number]):
                 continue
             worth, tie = np.rint(merit * _DECIMALS), derive(seed, TIE)
+            # Insertion into the W best so far, which are few.
             place = size
             while place > 0 and (worth > worths[place - 1] or (worth == worths[place - 1] and tie < ties[place - 1])):
                 place -= 1

@@ -256,6 +256,8 @@ def back_up(
             statistics.counts[task, here] = count + 1
             if here == 0:
                 break
+            # A place holds returns from there on, so that the reward of the action that led to it counts from its
+            # parent up.
             worth += tree.rewards[task, here]
             action, here = tree.actions[task, here], tree.parents[task, here]
             statistics.visits[task, here, action] += 1

@@ -129,6 +129,8 @@ class _Rollout:
         places = [Place(number, again=(step, process, place)) for place, number in enumerate(numbers)]
         collector = self._collector(trainer, training, size)
         try:
+            # The trainer has changed the weights in place. Loading none makes the engine forget keys and values of the
+            # old ones.
             collector.policy.engine.load_weights(())  # type: ignore[attr-defined]
             collected = (collector.collect_at if training else collector.play_at)(places)
         finally:

@@ -160,6 +160,8 @@ class Searches:
         player = ModelPlayer(settings.env, task, settings.model, policy, host)
         split = task.eval_split if evaluation else task.train_split
         idle = self._idle[evaluation]
+        # A pool serves one search at a time: searches run in threads, and those that have ended leave theirs to the
+        # next.
         pool = idle.pop() if idle else player.pool(split, settings.search)
         chat = player.chat_about(pool.base, temperature=temperature)
         collector = Collector(replace(settings.search, trajectories=size), pool, chat, seed=settings.seed)

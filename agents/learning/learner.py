@@ -201,6 +201,7 @@ class Learner:
         offload = self.config.offload
         if self.processes.size == 1 and not offload:
             return
+        # The result of this test is kept. It runs here on the whole model; a sharded one would need all processes.
         self.readable("auto")
         critic = () if self.critic is None else (self.critic.backbone, self.critic.head)
         models = [model for model in (self.model, self.reference, *critic) if model is not None]
@@ -309,6 +310,7 @@ class Learner:
         steps = min(self.config.steps or by_size, number)
         for epoch in range(self.config.epochs):
             generator = torch.Generator().manual_seed(derive_seed(seed, "order", epoch))
+            # A single step sums over all rows, so that an order would change the rounding and nothing else.
             order = torch.randperm(number, generator=generator) if steps > 1 else torch.arange(number)
             # `chunk` makes equal chunks and may make fewer; `tensor_split` makes exactly as many as asked for.
             for part in order.tensor_split(steps) if self.config.steps else order.chunk(steps):

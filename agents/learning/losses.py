@@ -51,6 +51,7 @@ def token_weights(
         if not longest:
             raise ValueError(f"the aggregation constant divides by longest: wanted at least 1, got {longest}")
         return _divided(counted / longest, ((tokens > 0) & (share > 0)).sum())
+    # A trajectory without a sampled token has no weight to carry its share, and the weights would not sum to 1.
     total = (share * (tokens > 0)).sum()
     if aggregation == "turn":
         inside, turns = _in_turn(batch)
@@ -111,6 +112,7 @@ def step_weights(objective: Objective, batch: Batch) -> StepWeights:
 
 
 def _divided(weights: Tensor, total: Tensor) -> Tensor:
+    # The total is 0 only where all weights are; 0 / 0 would make the loss NaN.
     return weights / torch.where(total == 0, 1, total)
 
 
@@ -265,6 +267,7 @@ def policy_loss(objective: Objective, logprobs: Tensor, entropy: Tensor, given: 
     if objective.mismatch != "none":
         correction = _correction(objective, given)
         gain = gain * correction.weight
+        # The sampler's own tokens estimate KL(sampler, learner) without bias: the mean of log q - log p under q.
         difference = torch.where(sampled, _required(given.sampler_logprobs, "mismatch") - given.old_logprobs, 0.0)
         parts["mismatch_kl"] = (given.weights * difference).sum()
         parts["mismatch_cut"] = (given.weights * correction.cut).sum()

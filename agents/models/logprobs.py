@@ -341,6 +341,7 @@ class _LinearHead(torch.autograd.Function):
         temperature: float,
         block: int,
     ) -> tuple[Tensor, Tensor]:
+        # A gradient by an output that no loss uses stays None, and nothing is computed for it.
         ctx.set_materialize_grads(False)
         device = hidden.device.type
         ctx.dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
@@ -363,6 +364,8 @@ class _LinearHead(torch.autograd.Function):
         )
         words = weight.to(ctx.dtype)
         slope = _on(hidden.device, _slope)
+        # The products are computed a second time: keeping them from the forward pass would take the memory that the
+        # chunks save.
         for part, states, products in _LinearHead.products(ctx, hidden, words, bias):
             about = tops[part], entropy[part]
             asked = [None if whole is None else whole[part] for whole in (by_logprobs, by_entropy)]

@@ -237,6 +237,7 @@ class ChatApi:
             now = self._clock()
             start = max(now, self._free_at)
             self._free_at = start + pace if pace else self._free_at
+        # The turn is reserved under the lock and waited for outside, so that other threads reserve theirs meanwhile.
         if start > now:
             self._wait(start - now)
 

@@ -14,6 +14,7 @@ from tsr_gym.errors import ConfigError, EngineFailed
 from tsr_gym.seeds import derive_seed
 from tsr_gym.tree import Candidate, Expand, Tree
 
+# Markers in brackets that no template writes.
 _SLOT, _FIRST, _SAID = "\u27e6text\u27e7", "\u27e6first\u27e7", "\u27e6answer\u27e7"
 
 
@@ -65,6 +66,8 @@ class ChatPolicy:
     def prompt_ids(self, tree: Tree, node: int) -> tuple[int, ...]:
         """Return the token ids that the model sees at a node."""
         here = tree.nodes[node]
+        # With the whole history, a prompt is the one that led here and what came after it: nothing that the model has
+        # read is encoded again, so that its cached keys and values stay valid.
         if self.history.turns is None and here.candidate.prompt_ids:
             return here.candidate.prompt_ids + self._said(here.candidate) + self._bridge(tree, node)
         path = path_from(tree, node, self.history.first(here.depth))
@@ -169,6 +172,8 @@ def sample_seeds(requests: Sequence[tuple[Tree, Expand]]) -> list[list[int]]:
     seeds = []
     for tree, wish in requests:
         key = (id(tree), wish.node)
+        # Numbers continue over earlier children and over equal wishes of this call: a node that is asked twice for 4
+        # gets the samples of one that is asked for 8.
         first = len(tree.children(wish.node)) + pending[key]
         pending[key] += wish.samples
         address = tree.branch(wish.node)

@@ -138,6 +138,8 @@ class SharedRows:
 
     def crowded(self) -> bool:
         """Whether the samples' own slots have become too many to be shared."""
+        # Every step adds a slot for each of the W samples of a row, of which a sample sees its own. Beyond the length
+        # of the prompt, the slots of the others cost more than the shared prompt saves.
         own = self.seen.shape[2] - self._prompt_slots
         return self.width > 1 and own > self._prompt_slots
 
@@ -268,6 +270,7 @@ class PrefixCache:
                 keys.append(key)
         self._kept.append((kept, keys))
         self._bytes += kept.num_bytes
+        # The newest rows stay, however large they are: the next call continues them.
         while len(self._kept) > 1 and self._bytes > self.max_bytes:
             self._drop_oldest()
 

@@ -26,6 +26,7 @@ from tsr_gym.agents.policies.prefix_cache import (
 from tsr_gym.errors import ConfigError
 from tsr_gym.ranges import check_counts, check_range
 
+# SplitMix64's constants. Tensors have no unsigned 64-bit arithmetic; signed products wrap around to the same bits.
 _GAMMA = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
 _MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 _MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
@@ -181,6 +182,8 @@ class TransformersEngine:
         going = rows.samples >= 0
         stopped = torch.zeros(len(samples), dtype=torch.bool, device=device)
         for step in range(ids.shape[1]):
+            # Free places of a row have the sample number -1 and read the numbers of the last sample. They are computed
+            # and never kept, because `going` is False for them.
             drawn, scores = sample_tokens(logits, self.temperature, seeds[rows.samples.flatten()], step)
             drawn, scores, writing = drawn.view(going.shape), scores.view(going.shape), rows.samples[going]
             ids[writing, step], logprobs[writing, step], counts[writing] = drawn[going], scores[going], step + 1
@@ -259,7 +262,7 @@ class TransformersEngine:
 
 def uniforms(seeds: Tensor, position: int) -> Tensor:
     """Return one uniform number in [0, 1) per seed for a position in its sequence (SplitMix64)."""
-    state = seeds + (position + 1) * _wrap(_GAMMA)
+    state = seeds + (position + 1) * torch.tensor(_GAMMA)
     state = (state ^ _shift(state, 30)) * _MIX_1
     state = (state ^ _shift(state, 27)) * _MIX_2
     state = state ^ _shift(state, 31)
@@ -291,7 +294,3 @@ def sample_tokens(logits: Tensor, temperature: float, seeds: Tensor, position: i
 def _shift(value: Tensor, bits: int) -> Tensor:
     """Return the logical right shift, which int64 tensors do not have."""
     return (value >> bits) & ((1 << (64 - bits)) - 1)
-
-
-def _wrap(value: int) -> Tensor:
-    return torch.tensor(value, dtype=torch.int64)

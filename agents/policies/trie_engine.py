@@ -129,10 +129,17 @@ class TrieEngine:
         if changed:
             self._weights = self._weights or WeightWatch(self.model)
             self._forward.read(self.model)
-        if changed or not self._reuse or self._kept.num_bytes > self._most_bytes:
+        # Within a call any node may be read again, so that the limit is checked between calls, and everything goes at
+        # once: an inner node cannot go without the nodes below it. A new trie gives the memory back, too; room that
+        # stayed would be above the limit in every later call.
+        if self._kept.num_bytes > self._most_bytes:
+            self._kept = _Kept(self.model.config.num_hidden_layers, self._forward.num_keys)
+        elif changed or not self._reuse:
             self._kept.clear()
 
     def _generate(self, samples: list[tuple[Tokens, int]], limit: int) -> list[Completion]:
+        # Samples of one prompt share its computation: `numbers` are those of the different prompts, and `again` marks
+        # the samples whose prompt an earlier one has, for the report of tokens that were saved.
         numbers: dict[Tokens, int] = {}
         again = []
         for prompt, _ in samples:
@@ -193,6 +200,8 @@ class TrieEngine:
 
     def _weigh(self, logits: Floats) -> tuple[Doubles, Doubles]:
         """Return scores and weights of tokens from logits `[M, V]`; see `draw`."""
+        # Random numbers have 53 bits. In float32 the running sums of small weights would round, and a draw near the
+        # border of two tokens could differ from that of `TransformersEngine`.
         scores = logits.astype(np.float64)
         if self.temperature == 0:
             return scores, scores[:, :0]
@@ -279,6 +288,7 @@ class _Kept:
         """Have room for so many more nodes."""
         if self.count + nodes <= len(self.trie.parent):
             return
+        # At least doubled, so that all copies together cost no more than a constant per node.
         size, count = max(self.count + nodes, 2 * len(self.trie.parent)), self.count
         before, self.trie = self.trie, _trie(size)
         self.trie.parent[:count], self.trie.token[:count] = before.parent[:count], before.token[:count]
@@ -410,6 +420,7 @@ class _Forward:
         for start in range(0, size, ROWS):
             end = min(start + ROWS, size)
             part = _part(wanted, slice(start, end))
+            # `read` ascends, so that the rows that are read in this part are a slice of it.
             here = None if read is None else read[np.searchsorted(read, start) : np.searchsorted(read, end)] - start
             parts.append(self._compute(kept, part, here))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)

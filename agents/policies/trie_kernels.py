@@ -21,8 +21,11 @@ Flags = NDArray[np.bool_]
 ROOT, NONE = 0, -1
 # Weights are summed in blocks of this many, so that a draw looks through blocks first.
 BLOCK = 64
+# Odd multipliers spread equal low bits over the whole word: 2^64 over the golden ratio, and a prime of xxHash. Those of
+# the line below are SplitMix64's.
 _PARENT, _TOKEN = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 _GAMMA, _MIX_1, _MIX_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+# Coefficients of e^x around 0 in Cephes' `expf`, after the first, which `_exp` begins with.
 _EXPANSION = tuple(
     map(np.float32, (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1))
 )
@@ -114,6 +117,8 @@ def _child(trie: Trie, count: int, parent: int, token: int) -> Any:
 def forget(trie: Trie, count: int) -> None:
     """Empty a trie of `count` nodes."""
     for node in range(1, count):
+        # Only slots in use are emptied, because a table can be far larger than its content. All go at once, so that no
+        # search through the table meets an empty slot where a node was removed in the middle.
         trie.table[trie.slot[node]] = NONE
 
 
@@ -159,6 +164,8 @@ def plant(trie: Trie, count: int, flat: Longs, starts: Longs, wanted: Wanted, sh
         for index in range(length):
             node = _child(trie, count, node, flat[starts[row] + index])
             wanted.paths[row, index] = node
+            # Below a new node all nodes are new, so that the old ones are a beginning of the prompt. A node that an
+            # earlier prompt of this call planted is old as well: it is computed for both.
             if node == count:
                 count += 1
                 size = _want(trie, wanted, size, node, index, row)
@@ -252,6 +259,7 @@ def attend(queries: Floats, wanted: Wanted, angles: Floats, keys: Floats, values
     query, scores = np.empty(width, np.float32), np.empty(wanted.paths.shape[1], np.float32)
     for row in range(wanted.nodes.size):
         position = wanted.positions[row]
+        # Every sequence through a node has the same path down to it, so that any owner will do.
         path, weights = wanted.paths[wanted.owners[row]][: position + 1], scores[: position + 1]
         for head in range(heads):
             # Slices, because with a sum as an index the compiler cannot know that it is not negative, and uses no
@@ -318,6 +326,7 @@ def _place(weights: Doubles, sums: Doubles, point: float) -> int:
         before += weights[index]
         if before > point:
             return index
+    # Rounding can leave the point at the end of all weights.
     return weights.size - 1
 
 
@@ -360,12 +369,15 @@ def draw(
         samples.counts[sample] = step + 1
         if stops[token]:
             samples.stopped[sample] = True
+        # An answer that is full is neither live nor stopped, and ends for its length.
         elif step + 1 < samples.room[sample]:
             position = samples.lengths[sample] + step
             node = _child(trie, count, wanted.paths[sample, position - 1], token)
             count = max(count, node + 1)
             wanted.paths[sample, position] = node
             size = _want(trie, wanted, size, node, position, sample)
+            # Live samples move to the front; a place is written only after it was read, because `going` is at most
+            # `index`.
             samples.rows[sample], samples.live[going] = trie.place[node], sample
             going += 1
     return count, size, going

@@ -244,6 +244,7 @@ def race(
         stopped = stop_the_worse(list(tallies.values()), config.counts, looks=-(-config.instances // config.batch))
         tallies = {tally.way: tally for tally in stopped}
         if out is not None:
+            # The file keeps ways of earlier calls that this one does not measure.
             write_tallies(out, config, (kept or {}) | tallies)
         watch(label(way), first + count, config.instances)
     return Probe(config, tuple(tallies.values()))
@@ -314,6 +315,7 @@ def best_search(tallies: Sequence[Tally], counts: str) -> tuple[Tally, Price] | 
 
     def cheapest(first: int, step: int) -> Tally:
         parts = [replace(tally, measured=tally.measured[first::step]) for tally in searches]
+        # Successes per token and not tokens per success, because a search may have no success on one of the halves.
         rates = [part.total("successes") / max(part.total(counts), 1) for part in parts]
         return searches[rates.index(max(rates))]
 
@@ -368,6 +370,7 @@ def read_tallies(out: Path | None, config: ProbeConfig) -> dict[Way, Tally]:
 def _settings(config: ProbeConfig) -> dict[str, Any]:
     """Return the settings that all measurements in a folder share, as JSON reads them."""
     free = ("search", "score", "instances", "batch")
+    # Through JSON, because the file has lists where a configuration has tuples.
     settings: dict[str, Any] = json.loads(json.dumps(asdict(config)))
     settings["model"]["model"] = model_digest(config.model.model)
     return {name: value for name, value in settings.items() if name not in free}

@@ -103,6 +103,8 @@ class _Outcomes:
         # Every choice counts at once as a continuation that was begun, so parallel ones spread over several nodes.
         nodes = []
         for _ in range(number):
+            # Rounded, because sums of the same outcomes in another order differ in the last digits, and a tie would be
+            # missed.
             error = {node: round(variance / begun[node], 9) for node, variance in variances.items()}
             most = max(error.values())
             node = ranked(self.tree, [node for node in error if error[node] == most], error.__getitem__)[0]
@@ -119,6 +121,8 @@ class _Outcomes:
             below = [own[child] for child in self.tree.children(node) if child in own]
             begun[node] = len(below)
             own[node] = fmean([first for first, _ in below]), fmean([second for _, second in below])
+        # The root has no parent to be shrunk towards. `_inner` has it first, and every other node after its parent,
+        # whose shrunk moments are then known.
         helped = {self.tree.root: own[self.tree.root]}
         for node in list(self._inner)[1:]:
             parent = self.tree.nodes[node].parent
@@ -126,6 +130,7 @@ class _Outcomes:
             above, mean = helped[parent], own[node]
             share = trust / (begun[node] + trust)
             helped[node] = mean[0] + share * (above[0] - mean[0]), mean[1] + share * (above[1] - mean[1])
+        # E[x**2] - E[x]**2 of equal outcomes can come out slightly below 0 by rounding.
         return {node: max(0.0, second - first * first) for node, (first, second) in helped.items()}, begun
 
     def _came_to(self, end: int) -> float:

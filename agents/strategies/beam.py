@@ -48,11 +48,13 @@ def beam(
         if not wishes:
             break
         yield wishes
+        # A node can have older children, of an earlier search of the same episode: those of this round are the last.
         grown = [child for wish in wishes for child in tree.children(wish.node)[-branching:]]
         if until_success and (solved := [child for child in grown if tree.nodes[child].solved]):
             return ranked(tree, solved, worth)
         # Members that take no more candidates compete with the new ones, so that a finished episode can leave the beam.
         stopped = [node for node in members if not tree.nodes[node].is_open]
+        # Ranked before merged, so that the best of the members in one state stays.
         members = distinct(tree, ranked(tree, stopped + grown, worth), merge)[:width]
         turns += 1
     return [node for node in members if node != tree.root]
@@ -114,6 +116,7 @@ def lookahead(
     while tree.nodes[here].is_open and (moves is None or decided < moves):
         yield [Expand(here, branching)]
         candidates = tree.children(here)[-branching:]
+        # All rollouts of all candidates share their rounds, so that a move costs `depth` + 1 calls of the policy.
         ends = yield from play_on(tree, [child for child in candidates for _ in range(rollouts)], depth)
         # Each candidate is represented by its best leaf, which is dead only where all of them are.
         worth, candidate_of = {}, {}

@@ -26,6 +26,9 @@ class Frontier:
     def __init__(self, tree: Tree, merge: Merge) -> None:
         self._tree = tree
         self._merge: Merge = merge
+        # Heaps of entries that end with the node: those that were never expanded, by (cost, tie), and those that were,
+        # by (times, cost, tie). A node is in one heap at most. Then, for every expanded state, its largest weight so
+        # far.
         self._waiting: list[tuple[float, int, int]] = []
         self._again: list[tuple[int, float, int, int]] = []
         self._entered: dict[Hashable, float] = {}
@@ -50,6 +53,8 @@ class Frontier:
         while self._waiting and len(fresh) < number:
             cost, tie, node = heappop(self._waiting)
             state, weight = identity(self._tree, node, self._merge), self._weights.pop(node)
+            # States are compared when nodes leave the queue: while a node waits, another one in its state may be
+            # expanded.
             # A state comes again only with a larger weight, such as a likelier path to it in Levin tree search.
             if state not in self._entered or self._entered[state] < weight:
                 self._entered[state] = weight
@@ -146,24 +151,35 @@ def levin(
     check_counts(expansions=expansions, samples=samples, parallel=parallel)
     if chance not in ("sampled", "proposed", "uniform"):
         raise ValueError(f"wanted chance of 'sampled', 'proposed' or 'uniform', got {chance!r}")
-    above, frontier = tree.nodes[tree.root].depth - 1, Frontier(tree, merge)
+    frontier = Frontier(tree, merge)
     chances, costs = {tree.root: 0.0}, {tree.root: 0.0}
     frontier.add(tree.root, 0.0)
     solved: list[int] = []
     left = expansions
+    # A round is finished even where its first node brings a solution: its samples are paid for, and of several
+    # solutions the cheapest is chosen.
     while not solved and (batch := frontier.take(min(parallel, left))):
         yield [Expand(node, samples) for node in batch]
         left -= len(batch)
         for node in batch:
             for child, logp in _grown(tree, node, samples, chance).items():
                 chances[child] = chances[node] + logp
-                depth = tree.nodes[child].depth - above
-                ahead = 0.0 if togo is None else max(0.0, valued(togo, tree, child))
-                costs[child] = log(depth + ahead) - (1 + ahead / depth) * chances[child]
+                costs[child] = _log_cost(tree, child, chances[child], togo)
                 frontier.add(child, costs[child], chances[child])
                 if tree.nodes[child].solved:
                     solved.append(child)
     return sorted(solved, key=costs.__getitem__) or best_ends(tree, costs, lambda node: tree.total(node, "reward"))
+
+
+def _log_cost(tree: Tree, node: int, logp: float, togo: Callable[[Tree, int], float] | None) -> float:
+    """Return the logarithm of the cost of PHS* of a node, whose path has the log-probability `logp`."""
+    # The root of a search can stand within an episode, so that depth is counted from it. d0 is 1 at the root, which
+    # makes its logarithm 0 and not minus infinity.
+    depth = tree.nodes[node].depth - tree.nodes[tree.root].depth + 1
+    # An estimate below 0 could make the sum of turns 0 or less, which has no logarithm.
+    ahead = 0.0 if togo is None else max(0.0, valued(togo, tree, node))
+    # In logarithms, because a product of probabilities underflows on long paths; the order is the same.
+    return log(depth + ahead) - (1 + ahead / depth) * logp
 
 
 def _grown(tree: Tree, node: int, samples: int, chance: Chance) -> dict[int, float]:

@@ -96,7 +96,7 @@ class Harvesting:
 
 
 def harvested(
-    kind: Harvest = "selected", *, by: Quantity = "score", branches: Callable[..., list[list[int]]] | None = None
+    harvest: Harvest = "selected", *, by: Quantity = "score", branches: Callable[..., list[list[int]]] | None = None
 ) -> Callable[[StrategyT], StrategyT]:
     """Return a decorator that records how a strategy's trees are harvested, see `Harvesting`.
 
@@ -108,7 +108,7 @@ def harvested(
     """
 
     def mark(strategy: StrategyT) -> StrategyT:
-        vars(strategy)["harvesting"] = Harvesting(kind, by, branches)
+        vars(strategy)["harvesting"] = Harvesting(harvest, by, branches)
         return strategy
 
     return mark

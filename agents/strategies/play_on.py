@@ -73,6 +73,7 @@ def _to_the_end(tree: Tree, *, strategy: Callable[[Tree], Any], paths: int | Non
         yield from play_on(tree, [leaf for leaf in tree.leaves() if not tree.nodes[leaf].is_open], lost=True)
         return selected
     others = ranked(tree, [leaf for leaf in tree.leaves() if leaf not in selected], tree.merit)
+    # Sorting is stable: finished, then open, then dead leaves, each of these classes with the best leaf first.
     others.sort(key=lambda leaf: tree.nodes[leaf].is_open + 2 * is_dead(tree, leaf))
     return (yield from play_on(tree, [*selected, *others][:paths], lost=True))
 
@@ -131,6 +132,9 @@ def branching_trees(tree: Tree, *, trees: int, nodes: int, rounds: int) -> list[
         return [followed(start) for start in starts]
 
     try:
+        # `find` yields no wishes, so that the first `next` runs to the end, and StopIteration has the leaves. Starts
+        # are drawn as they were when the tree grew, and each continuation takes the next child that no earlier one
+        # took. A tree of other numbers has no such child at some place, or has leaves left over.
         next(_forest(tree, find, trees, nodes, rounds))
     except IndexError:
         pass
@@ -188,11 +192,13 @@ def _forest(
         ]
         ends = yield from continued([start for _, start in draws])
         for (number, start), end in zip(draws, ends, strict=True):
+            # The start is in the list already, and at the last node the episode ended: nothing can be continued there.
             inner[number] += tree.at(start).path(end)[1:-1]
             leaves[number].append(end)
     return leaves
 
 
 def _drawn(tree: Tree, inner: Sequence[int], nodes: int, *purpose: int) -> list[int]:
+    # A separate stream for each tree and round, so that a draw depends on nothing that was sampled elsewhere.
     rng = np.random.default_rng(derive_seed(tree.seed, "branch", *tree.branch(tree.root), *purpose))
     return [inner[pick] for pick in rng.integers(len(inner), size=nodes)]

@@ -12,6 +12,7 @@ from tsr_gym.tree import Candidate, Expand, Tree, Wishes
 
 Prior = Literal["sum", "mean", "uniform"]
 Backup = Literal["mean", "max"]
+# AlphaZero's pb_c_base: a node needs about so many visits before exploration there weighs log 2 more.
 C_BASE = 19652
 
 
@@ -79,6 +80,8 @@ class Visits:
     def __init__(self, tree: Tree, rules: Rules) -> None:
         self.tree = tree
         self.rules = rules
+        # `_first` holds the node of each state that has the candidates, `_rated` the value of each node, which is asked
+        # for once. `_low` and `_high` bound all returns so far, and scale Q to [0, 1].
         self._seen: dict[int, _Seen] = {}
         self._first: dict[Hashable, int] = {}
         self._rated: dict[int, float] = {}
@@ -107,6 +110,8 @@ class Visits:
             seen = self._seen[here]
             if len(seen.candidates) + seen.sampling < self._allowed(seen):
                 return Walk(path, True)
+            # All candidates of this node are still being sampled by simulations of the same round: nothing can be
+            # selected.
             if not seen.candidates:
                 return None
             path.append(self._select(seen))
@@ -125,6 +130,7 @@ class Visits:
         for node in path:
             self._seen[node].under_way -= 1
         parent.candidates.append(leaf)
+        # P is a softmax over the candidates that exist, so that a new one changes the priors of all.
         parent.priors = self._priors(parent.candidates)
         self._seen[leaf] = _Seen(is_dead=is_dead(self.tree, leaf))
         self._first.setdefault(identity(self.tree, leaf, self.rules.merge), leaf)
@@ -181,6 +187,7 @@ class Visits:
         low, span = self._low, (self._high - self._low) or 1.0
         best, largest = seen.candidates[0], -inf
         for child, prior in zip(seen.candidates, seen.priors, strict=True):
+            # Simulations under way count as visits without a return, which makes the others of the round go elsewhere.
             below = self._seen[child]
             bound = (below.quality - low) / span + explore * prior / (1 + below.visits + below.under_way)
             if bound > largest and not below.is_dead:
@@ -284,6 +291,7 @@ def _simulate(
     left = simulations
     while left > 0:
         growing: list[list[int]] = []
+        # `walk` finds nothing only where a simulation of this round is under way, so that every round makes progress.
         while len(growing) < min(parallel, left) and (walk := visits.walk(root)) is not None:
             if walk.grows:
                 visits.await_candidate(walk.path)
@@ -294,6 +302,8 @@ def _simulate(
         leaves = yield from play_on(visits.tree, [path[-1] for path in growing], 1)
         for path, leaf in zip(growing, leaves, strict=True):
             visits.add_candidate(path, leaf)
+        # A leaf whose state was met before is not played on: `_shared` values it by what is known below that state's
+        # first node.
         first = [leaf for leaf in leaves if visits.first(leaf) == leaf]
         ends = dict(zip(first, (yield from play_on(visits.tree, first, rollout_turns)), strict=True))
         for path, leaf in zip(growing, leaves, strict=True):

@@ -415,6 +415,7 @@ def _encoded(messages: list[dict[str, str]], chat: ChatPolicy, ends: Sequence[in
         begun = forced if answer.startswith(forced) else ""
         show(render(messages[:place], True) + begun)
         new = tokenizer(answer.removeprefix(begun), add_special_tokens=False)["input_ids"]
+        # A range turns the number -1 into that of the last answer.
         learned = number >= range(len(answers))[first]
         ids.extend(new)
         mask.extend([learned] * len(new))

@@ -13,12 +13,13 @@ import pytest
 from benchmarks import paper_tables
 from benchmarks.measure import RESULTS
 from benchmarks.paper_tables import TABLES, TableArgs, chosen, keep_runs, read_runs, regenerate, results
-from benchmarks.papers.asked import asked_rows, questions, runs_of
+from benchmarks.papers.asked import ask, asked_rows, questions, runs_of
 from benchmarks.papers.plan import Method, Setting, Table, cells, commands
 from benchmarks.papers.published import BEAMS, LARGE, SMALL
 from benchmarks.papers.report import NOTHING, PAGE, draw, nearest, reached_at, rows_of, section, write_tables
 from benchmarks.papers.tsr import CONTROL
 from benchmarks.tsr_runs import finished
+from tests.agents.policies.stub_server import completion, serving
 from tests.agents.tiny import save_chat_model
 from tests.conftest import deep, spread
 from tsr_gym.agents.cli.train import read_config
@@ -222,6 +223,21 @@ def test_models_are_asked_in_every_world_or_in_their_own():
     pairs = ("sokoban", "small"), ("sokoban", "large"), ("frozen_lake", "large")
     assert [(row.world, row.model, row.seed) for row in asked] == [(*pair, seed) for seed in (0, 1) for pair in pairs]
     assert len({one.file for one in asked}) == len(asked)
+
+
+def test_a_model_is_asked_with_the_settings_of_its_command_and_only_once(tmp_path):
+    asked = list(questions("tiny", ["sokoban=small"], 1, 4))
+    with serving(lambda number, body: (200, completion("<answer>Up</answer>"))) as (url, stub):
+        ask(asked, url, tmp_path)
+        num_requests = len(stub.asked)
+        ask(asked, url, tmp_path)
+    assert len(stub.asked) == num_requests > 0
+    body = stub.asked[0][1]
+    assert (body["model"], body["max_tokens"], body["temperature"]) == ("small", 16, 0.5)
+    (run,) = runs_of(asked, tmp_path)
+    assert (run["instances"], run["success"], run["requests"]) == (4, 0.0, num_requests)
+    settings = "--env-set obs_type=compact --prompt compact --history markov --max-tokens 16 --instances 4"
+    assert run["command"] == f"tsr eval sokoban --engine openai {settings} --model small --seed 0"
 
 
 def test_what_was_answered_stands_beside_the_paper(tmp_path):

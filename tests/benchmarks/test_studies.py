@@ -15,7 +15,17 @@ from benchmarks import boxoban_search, recipes
 from benchmarks.does_search_pay import analysed
 from benchmarks.measure import RESULTS
 from benchmarks.pay.plan import FILTERING, TSR_PLUS, Cell, Contrast, Part, cells, contrasts, sokoban
-from benchmarks.pay.report import PAGE, README, difference, equal_difference, interval, law, success_at, write_tables
+from benchmarks.pay.report import (
+    PAGE,
+    README,
+    difference,
+    equal_difference,
+    interval,
+    law,
+    price_words,
+    success_at,
+    write_tables,
+)
 from benchmarks.tsr_runs import finished, measured
 from tests.agents.worlds import cycle, letters, words_of
 from tests.conftest import deep, spread
@@ -128,9 +138,17 @@ def test_a_price_counts_half_a_success_where_there_was_none():
     found = difference(CONTRAST, both, [probe])
     assert (found["tokens_per_success"], found["control_tokens_per_success"]) == (100.0, None)
     assert found["ratio"] == 2000 / 100
+    # Exact ends of a Poisson mean, from a table: four successes 1.0899 to 10.2416, none at most 3.6889.
+    assert found["tokens_per_success_interval"] == [round(400 / 10.2416), round(400 / 1.0899)]
+    assert found["control_tokens_per_success_interval"] == [round(1000 / 3.6889), None]
     # Another search's price is not this one's.
     other = replace(CONTRAST, method=replace(CONTRAST.method, flags="--search greedy"))
     assert difference(other, both, [probe])["ratio"] is None
+
+
+def test_prices_of_the_readme_have_their_intervals():
+    row = {"tokens_per_success": 1140.3, "tokens_per_success_interval": [888, 2_130_000]}
+    assert price_words(row) == "1.1k [0.89k, 2,100k]"
 
 
 def test_success_is_read_off_the_nearest_evaluation_at_equal_cost():

@@ -6,6 +6,7 @@ promises, each against values computed by hand.
 
 import ast
 import re
+from functools import partial
 from pathlib import Path
 
 import gymnasium as gym
@@ -311,6 +312,19 @@ def test_noise_and_seed_must_agree():
             restore(env, snap, noise=noise)
     with pytest.raises(ValueError, match=r"wanted noise of .*got 'loud'"):
         restore(env, snap, noise="loud", seed=1)
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, "3", [], np.int64(3)])
+def test_what_cannot_seed_a_generator_is_refused_by_a_restore_and_changes_nothing(seed):
+    env = Dice()
+    env.reset(seed=1)
+    snap = snapshot(env)
+    env.step(0)
+    before = snapshot(env)
+    for again in (partial(restore, env, snap, noise="fresh"), partial(env.restore, snap)):
+        with pytest.raises(ValueError, match="wanted a seed as a whole number >= 0, got "):
+            again(seed=seed)
+    assert snapshot(env) == before
 
 
 def test_fresh_noise_depends_on_its_seed_alone_and_same_noise_on_the_episode():

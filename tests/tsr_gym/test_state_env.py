@@ -478,7 +478,8 @@ class Fixed:
 
 
 def read_only(values):
-    array = np.array(values) if None not in values else np.array([*values, 0], dtype=object)[:-1]
+    mixed = any(value is None for value in values)
+    array = np.array([*values, 0], dtype=object)[:-1] if mixed else np.array(values)
     array.flags.writeable = False
     return array
 

@@ -132,8 +132,10 @@ class World(NamedTuple):
 TEXT = (
     lambda env: wrappers.TimeLimit(env, 5), wrappers.OrderEnforcing, wrappers.PassiveEnvChecker,
     wrappers.RecordEpisodeStatistics, lambda env: wrappers.StickyAction(env, 0.4),
-    lambda env: wrappers.TransformReward(env, lambda reward: 2 * reward), lambda env: wrappers.RepeatAction(env, 2),
+    lambda env: wrappers.TransformReward(env, lambda reward: 2 * reward),
 )  # fmt: skip
+if "RepeatAction" in wrappers.__all__:  # Gymnasium 1.2 does not have it.
+    TEXT += (lambda env: wrappers.RepeatAction(env, 2),)
 ARRAYS = (
     lambda env: wrappers.TimeLimit(env, 5), lambda env: wrappers.StickyAction(env, 0.4),
     lambda env: wrappers.FrameStackObservation(env, 3), lambda env: wrappers.DelayObservation(env, 2),

@@ -59,6 +59,7 @@ def build(name: str, state: Any) -> Any:
 
 def reseeded(name: str, state: Any, seed: int, number: int) -> Any:
     """Return a new generator of the same type and bit generator; its numbers depend only on `seed` and `number`."""
+    # By seed alone, all generators of an environment would draw the same numbers.
     words = np.random.SeedSequence((seed, number))
     if name == "Random":
         return random.Random(int.from_bytes(words.generate_state(4).tobytes(), "little"))
@@ -259,6 +260,7 @@ def _keys(env: Any) -> list[tuple[str, Any, bool]]:
     return keys
 
 
+# A raw key of JAX is an array of two words, and so may be other arrays: the name of the attribute decides.
 _KEY_NAMES = re.compile(r"(^|_)(rng|key|keys|prng|random)$")
 
 

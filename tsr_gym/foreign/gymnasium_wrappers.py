@@ -178,9 +178,9 @@ class WrapperAdapter(Protocol):
 class Nothing:
     """For a class without state: all its wrappers share one layer."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self._layer = Layer(kind, ())
+    def __init__(self, class_name: str) -> None:
+        self.kind = class_name
+        self._layer = Layer(class_name, ())
 
     def read(self, wrapper: Any) -> Layer:
         """Return the shared layer."""
@@ -209,8 +209,8 @@ class Checker(Nothing):
 class Attributes:
     """For a class whose state is in attributes; their paths may have dots."""
 
-    def __init__(self, kind: str, paths: tuple[str, ...]) -> None:
-        self.kind = kind
+    def __init__(self, class_name: str, paths: tuple[str, ...]) -> None:
+        self.kind = class_name
         self._paths = paths
         self._getters = [attrgetter(path) for path in paths]
         self._places = [(number, *_place(path)) for number, path in enumerate(paths)]
@@ -237,8 +237,8 @@ class Attributes:
 class Declared:
     """For a class that declares its state: a `SnapshotWrapper`."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, class_name: str) -> None:
+        self.kind = class_name
 
     def read(self, wrapper: Any) -> Layer:
         """Return the state that the wrapper declares."""
@@ -305,17 +305,17 @@ def _damaged(layer: Layer, wanted: tuple[str, ...]) -> SnapshotError:
 
 @lru_cache(maxsize=256)
 def _adapter(cls: Any) -> WrapperAdapter:
-    kind = f"{cls.__module__}:{cls.__qualname__}"
+    class_name = f"{cls.__module__}:{cls.__qualname__}"
     if issubclass(cls, SnapshotWrapper):
-        return Declared(kind)
+        return Declared(class_name)
     if cls is PassiveEnvChecker:
-        return Checker(kind)
+        return Checker(class_name)
     if cls.__module__.startswith("gymnasium.wrappers."):
         if cls.__name__ in EPISODE_STATE:
-            return Attributes(kind, EPISODE_STATE[cls.__name__])
+            return Attributes(class_name, EPISODE_STATE[cls.__name__])
         if cls.__name__ in STATELESS:
-            return Nothing(kind)
-    return Unknown(kind)
+            return Nothing(class_name)
+    return Unknown(class_name)
 
 
 def wrapper_adapter_of(wrapper: Wrapper) -> WrapperAdapter:

@@ -66,6 +66,8 @@ class Thawer:
         return value if thaw is None else thaw(self, value)
 
     def _add(self, made: Any) -> Any:
+        # Numbers follow the order in which the freezer met the objects: a container before its content, which can then
+        # refer to the container.
         self.made.append(made)
         return made
 
@@ -186,6 +188,7 @@ def _set_state(made: Any, state: Any) -> None:
     if "__setstate__" in dir(made):
         made.__setstate__(state)
         return
+    # As in pickle: a pair holds the attributes of the dictionary and those of slots.
     attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
     set_attributes(made, {**(attributes or {}), **(slots or {})})
 

@@ -227,11 +227,12 @@ def _add(
             total = sums[slot]
             if total >= needed_before:
                 frequency = np.float32(1 + take(words, bit, width))
-                total += weight - weight / (unit + frequency * inverse[lengths[passage]])
-                if total >= needed:
-                    sums[slot] = total
-                    marks[slot >> np.uint64(6)] |= np.uint64(1) << (slot & np.uint64(63))
-                    num += 1
+                more = total + (weight - weight / (unit + frequency * inverse[lengths[passage]]))
+                # Without a branch: whether a passage reaches the bound is too irregular to predict.
+                reaches = more >= needed
+                sums[slot] = more if reaches else total
+                marks[slot >> np.uint64(6)] |= np.uint64(reaches) << (slot & np.uint64(63))
+                num += reaches
             bit += width
         if after < end:
             cursors[term, _PLACE] = after - SIZE * term

@@ -85,7 +85,7 @@ def build_dense_index(
     encoder: str | Path,
     progress: Progress | None = None,
     *,
-    kind: Literal["flat", "hnsw"] = "flat",
+    structure: Literal["flat", "hnsw"] = "flat",
     query_prefix: str = "query: ",
     passage_prefix: str = "passage: ",
     device: str | None = None,
@@ -104,7 +104,7 @@ def build_dense_index(
         encoder: Name or folder of a sentence-transformers encoder; of a plain transformer the mean over the tokens is
             taken.
         progress: Called with a stage, how much of it is done, and how much there is, now and then.
-        kind: ``"flat"`` compares with every passage, ``"hnsw"`` walks a graph and may miss some.
+        structure: ``"flat"`` compares with every passage, ``"hnsw"`` walks a graph and may miss some.
         query_prefix: Set before each query; that of the E5 encoders by default.
         passage_prefix: Set before each passage.
         device: Of the encoder; None for sentence-transformers' choice.
@@ -115,15 +115,15 @@ def build_dense_index(
 
     Raises:
         InvalidCorpus: A row is malformed or two rows have the same id.
-        ConfigError: `kind` is none of the two, or something else stands at `out`.
+        ConfigError: `structure` is none of the two, or something else stands at `out`.
     """
     _require_engines()
-    if kind not in ("flat", "hnsw"):
-        raise ConfigError(f'wanted the kind "flat" or "hnsw", got {kind!r}')
+    if structure not in ("flat", "hnsw"):
+        raise ConfigError(f'wanted the structure "flat" or "hnsw", got {structure!r}')
     about = {
         "format": FORMAT,
         "encoder": str(encoder),
-        "kind": kind,
+        "kind": structure,
         "query_prefix": query_prefix,
         "passage_prefix": passage_prefix,
         "links": links,

@@ -82,7 +82,7 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
     shown and credit rules look for; ``answer`` (None before it is given);
     ``exact_match``, ``f1`` and ``answer_correct`` of it (False and 0.0 before); ``searches``, the number carried out;
     ``retrieved``, a tuple of passage ids per turn; ``answer_turn``, the first turn, counted from 1, whose passages as
-    shown hold a golden answer, else None; ``supporting_found``, the supporting passages shown so far, and
+    shown hold a golden answer, else 0; ``supporting_found``, the supporting passages shown so far, and
     ``supporting_recall``, their share (None where the question does not name any).
 
     ## Arguments
@@ -311,7 +311,7 @@ class RetrievalQAEnv(TextEnv[RetrievalState]):
             "answer_correct": correct,
             "searches": sum(turn.kind == "search" for turn in state.turns),
             "retrieved": tuple(turn.passages for turn in state.turns),
-            "answer_turn": state.answer_turn,
+            "answer_turn": state.answer_turn or 0,
             "supporting_found": state.found,
             "supporting_recall": len(state.found) / len(question.supporting) if question.supporting else None,
         }

@@ -16,7 +16,6 @@ from tsr_gym import ConfigError
 from tsr_gym_envs.retrieval_qa.protocol import inside
 
 Match = Literal["boundary", "substring"]
-MATCHES = ("boundary", "substring")
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

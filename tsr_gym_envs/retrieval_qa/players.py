@@ -182,7 +182,7 @@ def play(env: gym.Env[Any, Any], question: Question, player: Player) -> Question
         observation, _, terminated, truncated, info = env.step(player.act(observation, info))
         ended = terminated or truncated
     return QuestionResult(
-        bool(info["exact_match"]), info["answer_turn"] is not None, info["supporting_recall"], int(info["searches"])
+        bool(info["exact_match"]), info["answer_turn"] > 0, info["supporting_recall"], int(info["searches"])
     )
 
 

@@ -19,7 +19,7 @@ from tsr_gym_envs.settings import actions_within
 from tsr_gym_envs.webshop.compact import compact_actions, compact_page, read_compact, write_compact
 from tsr_gym_envs.webshop.oracle import Player, best_plan, random_success
 from tsr_gym_envs.webshop.pages import MODES, SEPARATOR
-from tsr_gym_envs.webshop.reward import NounFn
+from tsr_gym_envs.webshop.reward import NO_PURCHASE, NounFn
 from tsr_gym_envs.webshop.rules import follow, page_of, page_text, url
 from tsr_gym_envs.webshop.settings import WebShopSettings, make_settings
 from tsr_gym_envs.webshop.shop import Shop, Stream, begin, begin_as_original, open_shop, stream_from, suggest_queries
@@ -69,9 +69,9 @@ class WebShopEnv(TextEnv[ShopState]):
     As every `TextEnv`: ``action_is_valid``, ``invalid_reason``, ``action_is_effective``, ``executed``, ``success``
     (the reward is 1), ``turns_left``, ``actions_left``; also ``purchased``, ``noun_source`` (where the nouns of the
     title score come from), and ``available_actions``: the original's ``has_search_bar`` and ``clickables``, and
-    ``actions``, the texts that mean something. After a purchase the parts of the reward: ``r_type``, ``r_att``,
-    ``w_att``, ``query_match``, ``category_match``, ``title_score``, ``r_price``, ``w_price``, ``num_attr_matches``,
-    ``num_option_matches``, and where options are wanted ``r_option``, ``w_option``.
+    ``actions``, the texts that mean something. The parts of the reward, 0 and False before a purchase: ``r_type``,
+    ``r_att``, ``w_att``, ``query_match``, ``category_match``, ``title_score``, ``r_price``, ``w_price``,
+    ``num_attr_matches``, ``num_option_matches``, and ``r_option`` and ``w_option``, 0 where no options are wanted.
 
     ## Arguments
     | keyword | default |
@@ -100,6 +100,7 @@ class WebShopEnv(TextEnv[ShopState]):
     """
 
     draws_noise = False
+    first_facts = NO_PURCHASE
     guide = Guide("tsr_gym.wrappers:WebShopScore", {"variant": "attributes"})
     model_forms = frozenset({"observation_mode"})
 
@@ -165,9 +166,9 @@ class WebShopEnv(TextEnv[ShopState]):
         if following is None:
             return new_tuple(Step, (after, 0.0, False, invalid(_why_nothing(action, self.shop.parse(action)))))
         if after.page != "done":
-            return new_tuple(Step, (after, 0.0, False, {}))
+            return new_tuple(Step, (after, 0.0, False, self.first_facts))
         parts = self.shop.purchase(after)
-        return new_tuple(Step, (after, float(parts.pop("reward")), True, parts))
+        return new_tuple(Step, (after, float(parts.pop("reward")), True, {**self.first_facts, **parts}))
 
     def _follow(self, state: ShopState, action: str) -> ShopState | None:
         asked = read_compact(self.shop, state, action) if self._is_compact else self.shop.parse(action)

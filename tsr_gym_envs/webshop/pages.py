@@ -102,12 +102,12 @@ def _buttons(*names: str) -> list[PageNode]:
     return [PageNode("button", name) for name in names]
 
 
-def head(kind: PageKind, instruction: str) -> tuple[PageNode, ...]:
+def head(page: PageKind, instruction: str) -> tuple[PageNode, ...]:
     """Return the texts above the page: name of the shop and instruction."""
-    if kind == "done":
+    if page == "done":
         return ()
     return tuple(
-        _texts("WebShop", "Instruction: ", instruction) if kind == "index" else _texts("Instruction:", instruction)
+        _texts("WebShop", "Instruction: ", instruction) if page == "index" else _texts("Instruction:", instruction)
     )
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rapidfuzz import fuzz
@@ -153,6 +154,16 @@ class KindRating(NamedTuple):
     query_match: bool
     category_match: bool
     title_score: float
+
+
+# What is reported of the reward before a purchase: the types of `score_purchase`.
+NO_PURCHASE: Mapping[str, Any] = MappingProxyType(
+    {
+        **dict.fromkeys(("r_type", "r_att", "w_att", "title_score", "r_option", "w_option", "w_price"), 0.0),
+        **dict.fromkeys(("query_match", "category_match", "r_price"), False),
+        **dict.fromkeys(("num_attr_matches", "num_option_matches"), 0),
+    }
+)
 
 
 def score_purchase(

@@ -187,6 +187,7 @@ def compare(
     # Without a centre and a scale a value stays as it is, and nothing was rounded.
     if centre != "none" or scale != "none":
         advantage = torch.where(flat, 0.0, advantage)
+    # An item is alone where the baseline has no member but itself: one for a fitted item, none for another.
     members = sum_by(fitted.long(), group, len(names))[group]
     return Compared(advantage, members == fitted.long(), flat, members)
 
@@ -207,6 +208,7 @@ def _deviations(values: Tensor, group: Tensor, size: int, weights: Tensor, ddof:
     total = sum_by(weights, group, size)
     mean = sum_by(weights * values, group, size) / total.clamp(min=1)
     squares = sum_by(weights * (values - mean[group]) ** 2, group, size)
+    # A singleton has squares 0 and would be divided by 0.
     return (squares / (total - ddof).clamp(min=1)).sqrt()[group]
 
 
@@ -424,6 +426,7 @@ def _units(table: TurnTable, entry: Tensor, contrast: Contrast) -> tuple[Tensor,
 
 
 def _weights(table: TurnTable, first: Tensor, contrast: Contrast) -> Tensor:
+    # All tokens of a turn have one value, so that the turn stands for them, with their number as its weight.
     weights = torch.ones_like(table.reward[first])
     return weights * table.tokens[first] if contrast.unit == "token" else weights
 

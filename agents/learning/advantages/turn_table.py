@@ -200,6 +200,7 @@ def discounted_sum(values: Tensor, sequence: Tensor, discount: float) -> Tensor:
     # Total of the next `reach` items of each item's sequence; doubled in every pass.
     total, reach = values.clone(), 1
     while reach < len(values) and discount**reach != 0:
+        # Items of a sequence stand together: where two that are so far apart belong to it, all between them do.
         together = sequence[:-reach] == sequence[reach:]
         if not together.any():
             break

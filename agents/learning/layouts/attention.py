@@ -173,6 +173,8 @@ def cut_line(line: Line, *, heads: int, size: int, prices: Prices = PRICES) -> l
     per_key, per_pair = prices.number * heads * size, heads * (prices.pair + prices.product * size)
 
     def price(first: int, stop: int) -> float:
+        # A call copies the keys above its first token and its own, and computes every pair of a token and a key, also
+        # those that the mask discards.
         tokens = cuts[stop] - cuts[first]
         return prices.call + (above[first] + tokens) * (per_key + tokens * per_pair)
 
@@ -285,6 +287,7 @@ def _plan_calls(line: Line, *, heads: int, size: int) -> _Calls:
     # Keys of a stretch are intervals of the line: gaps are where they begin, firsts and lasts their bounds.
     gaps = [np.flatnonzero(np.diff(stretch.keys, prepend=-2) != 1) for stretch in stretches]
     firsts = [stretch.keys[gap] for stretch, gap in zip(stretches, gaps, strict=True)]
+    # The key before each following gap is the last of its interval; index -1 is the last key of all.
     lasts = [stretch.keys[np.append(gap[1:], 0) - 1] for stretch, gap in zip(stretches, gaps, strict=True)]
     starts = np.unique(
         np.concatenate([*firsts, *(last + 1 for last in lasts), [stretch.start for stretch in stretches]])

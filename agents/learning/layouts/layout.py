@@ -140,6 +140,8 @@ def why_only_padded(model: Any) -> str | None:
             padded, shared = (lay_out(batch, name).logprobs(model)[0][batch.sampled] for name in ("padded", "shared"))
     except (ConfigError, TypeError, ValueError, KeyError, AttributeError) as error:
         return f"it does not take a forest ({error})"
+    # A model that reads the forest as one row errs by about as much as its log-probabilities vary over tokens, so that
+    # this spread is the unit. `not <=` also refuses NaN.
     spread = float((padded - padded.mean()).norm())
     rounding = torch.finfo(next(model.parameters()).dtype).eps ** 0.5
     if not float((shared - padded).norm()) <= rounding * spread:

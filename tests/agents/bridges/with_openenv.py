@@ -18,6 +18,7 @@ from openenv.validation.runtime.collector import collect_runtime_evidence
 from openenv.validation.runtime.contracts import RuntimePlan
 from openenv.validation.types import CheckStatus
 
+from tests.abuse.test_tokens import NO_SEEDS, NO_TEXTS, NONSENSE, token_campaign
 from tsr_gym.agents.bridges.openenv import openenv_app, openenv_factory, openenv_kinds, session_of
 
 TURNS = ["<think></think><answer>Right</answer>", "<think></think><answer>Down</answer>", "nothing of the form"]
@@ -139,3 +140,22 @@ def test_the_environment_can_be_used_without_a_server():
     assert seen.token
     assert env.reset(enter=seen.token).text == seen.text
     assert env.reset(seed=1).text == start.text
+
+
+def test_random_calls_have_one_result_and_nonsense_changes_nothing():
+    env, action = openenv_factory("frozenlake")(), openenv_kinds().action
+    calls = {
+        "reset": env.reset,
+        "enter": lambda token, **more: env.reset(enter=token, **more),
+        "step": lambda **given: env.step(action(**given)),
+        "token": lambda: env.state.token,
+    }
+    no_bools, unknown = ("perhaps", 7, 0.5, [], {}), {"entre": ("x", None)}
+    nonsense = {
+        "reset": {"seed": NO_SEEDS, "enter": ("bad", *NO_TEXTS[1:]), "keep": no_bools, **unknown},
+        "enter": {**NONSENSE["enter"], "keep": no_bools, **unknown},
+        "step": {"text": NO_TEXTS, "enter": ("bad", *NO_TEXTS[1:]), "seed": NO_SEEDS, "keep": no_bools, **unknown},
+    }
+    counts = token_campaign(1000, 0, calls, nonsense)
+    assert (counts.wrong, counts.crashed) == (0, 0), "\n".join(counts.faults)
+    assert counts.refused > 0 < counts.right

@@ -149,6 +149,16 @@ def test_what_an_earlier_call_left_is_computed_again_only_where_logits_are_wante
     assert engine.generate([longer], seeds=[[3]])[0][0].num_cached == 0
 
 
+def test_a_call_that_outgrows_the_memory_of_the_cache_does_not_end_its_use(model):
+    room = trie_engine(model)._kept.num_bytes
+    engine = trie_engine(model, max_tokens=1, cache_gib=1.5 * room / 2**30)
+    many = np.random.default_rng(0).integers(6, 500, (50, 40)).tolist()
+    engine.generate(many, seeds=[[0]] * len(many))
+    cached = [engine.generate([PROMPTS[1]], seeds=[[3]])[0][0].num_cached for _ in range(2)]
+    assert cached == [0, len(PROMPTS[1]) - 1]
+    assert engine._kept.num_bytes == room
+
+
 def test_prompts_of_more_nodes_than_are_computed_at_once_and_a_trie_that_outgrows_its_room(model):
     rng = np.random.default_rng(0)
     prompts = [tuple(rng.integers(6, 500, 40).tolist()) for _ in range(50)]

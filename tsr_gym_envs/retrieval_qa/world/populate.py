@@ -87,15 +87,13 @@ class NameBook:
         name = self._new(lambda: self._place("country_end", ("", "", "a", "o")))
         return name, f"the {self.one(('Republic', 'Kingdom', 'Federation', 'Commonwealth'))} of {name}"
 
-    def of_kind(self, kind: str) -> str:
+    def of_kind(self, entity_kind: str) -> str:
         """Return a name for any other kind of entity."""
         make: dict[str, Callable[[], str]] = {
             "film": self._title,
             "book": self._title,
             "album": self._title,
-            "band": lambda: (
-                f"{self.one(('The', 'The', ''))} {self._word('adjectives')} {plural(self._word('nouns'))}".strip()
-            ),
+            "band": self._band,
             "city": lambda: self._place("city_end"),
             "mountain": lambda: f"Mount {self._place('peak_end', ('', *PLACE_MIDDLE))}",
             "lake": lambda: f"Lake {self._place('water_end', ('', *PLACE_MIDDLE))}",
@@ -109,11 +107,9 @@ class NameBook:
                 f"The {self._hamlet()} {self.one(('Courier', 'Gazette', 'Herald', 'Tribune', 'Post'))}"
             ),
             "ship": lambda: f"{self.one(('SS', 'MV'))} {self._thing()}",
-            "festival": lambda: (
-                f"{self._word('adjectives')} {self._word('nouns')} {self.one(('Festival', 'Days', 'Fair'))}"
-            ),
+            "festival": lambda: f"{self._thing()} {self.one(('Festival', 'Days', 'Fair'))}",
         }
-        return self._new(make[kind])
+        return self._new(make[entity_kind])
 
     def one(self, choices: Sequence[str]) -> str:
         """Return one of some texts."""
@@ -273,10 +269,10 @@ def populate(settings: WorldSettings) -> Knowledge:
 def _entities(settings: WorldSettings, rng: np.random.Generator) -> list[Entity]:
     book = NameBook(rng)
     entities: list[Entity] = []
-    for kind, share in SHARES.items():
+    for entity_kind, share in SHARES.items():
         first = len(entities)
         for _ in range(max(6, share * settings.num_entities // sum(SHARES.values()))):
-            entity = _entity(len(entities), kind, book, rng)
+            entity = _entity(len(entities), entity_kind, book, rng)
             # A lookalike resembles an earlier entity of its kind, so that a search by name alone finds both.
             if len(entities) > first and rng.random() < settings.p_lookalike:
                 entity = _lookalike(entity, entities[int(rng.integers(first, len(entities)))], book)
@@ -284,21 +280,25 @@ def _entities(settings: WorldSettings, rng: np.random.Generator) -> list[Entity]
     return _adaptations(entities, settings, rng)
 
 
-def _entity(number: int, kind: str, book: NameBook, rng: np.random.Generator) -> Entity:
+def _entity(number: int, entity_kind: str, book: NameBook, rng: np.random.Generator) -> Entity:
     has_alias = rng.random() < P_HAS_ALIAS
-    if kind == "person":
+    if entity_kind == "person":
         trades = trades_of("person")
         is_female = bool(rng.random() < 0.5)
         name = book.person(is_female)
         trade = book.one(trades + tuple(trade for trade in COMMON_TRADES if trade in trades))
-        return Entity(number, kind, name, book.credit(name) if has_alias else "", trade, _born(trade, rng), is_female)
-    born = _born(kind, rng)
-    if kind in ("company", "river", "country"):
-        trade = book.one(tuple(COMPANY_END)) if kind == "company" else ""
-        name, short = {"company": lambda: book.company(trade), "river": book.river, "country": book.country}[kind]()
-        return Entity(number, kind, name, short if has_alias else "", trade, born)
-    alias = book.of_kind("nickname" if kind == "club" else kind) if has_alias else ""
-    return Entity(number, kind, book.of_kind(kind), alias, "", born)
+        return Entity(
+            number, entity_kind, name, book.credit(name) if has_alias else "", trade, _born(trade, rng), is_female
+        )
+    born = _born(entity_kind, rng)
+    if entity_kind in ("company", "river", "country"):
+        trade = book.one(tuple(COMPANY_END)) if entity_kind == "company" else ""
+        name, short = {"company": lambda: book.company(trade), "river": book.river, "country": book.country}[
+            entity_kind
+        ]()
+        return Entity(number, entity_kind, name, short if has_alias else "", trade, born)
+    alias = book.of_kind("nickname" if entity_kind == "club" else entity_kind) if has_alias else ""
+    return Entity(number, entity_kind, book.of_kind(entity_kind), alias, "", born)
 
 
 def _born(kind_or_trade: str, rng: np.random.Generator) -> int:
@@ -328,9 +328,9 @@ def _adaptations(entities: list[Entity], settings: WorldSettings, rng: np.random
     return entities
 
 
-def trades_of(kind: str) -> tuple[str, ...]:
-    """Return the trades that relations ask for in a kind."""
-    return tuple(dict.fromkeys(r.trade for r in grammar().relations.values() if r.object == kind and r.trade))
+def trades_of(entity_kind: str) -> tuple[str, ...]:
+    """Return the trades that relations ask for in a kind of entity."""
+    return tuple(dict.fromkeys(r.trade for r in grammar().relations.values() if r.object == entity_kind and r.trade))
 
 
 class _Drawing:

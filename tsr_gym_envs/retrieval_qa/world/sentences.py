@@ -97,8 +97,8 @@ class Grammar(NamedTuple):
     @property
     def statements(self) -> frozenset[str]:
         """All sentence patterns of passages."""
-        kinds = [pattern for kind in self.kinds.values() for pattern in kind.open + kind.alias + kind.filler]
-        return frozenset(kinds).union(*(relation.state + relation.back for relation in self.relations.values()))
+        own = [(*of.open, *of.alias, *of.filler) for of in self.kinds.values()]
+        return frozenset().union(*own, *(relation.state + relation.back for relation in self.relations.values()))
 
     @property
     def questions(self) -> frozenset[str]:
@@ -178,13 +178,13 @@ def title(entity: Entity) -> str:
 
 def passage(entity: Entity, knowledge: Knowledge, p_backlink: float, rng: np.random.Generator) -> str:
     """Return an entity's passage, which states all facts of which it is the subject."""
-    kind = grammar().kinds[entity.kind]
-    writer = _Writer(entity, kind, knowledge, rng)
-    sentences = [writer.write(writer.pick(kind.open))]
+    entity_kind = grammar().kinds[entity.kind]
+    writer = _Writer(entity, entity_kind, knowledge, rng)
+    sentences = [writer.write(writer.pick(entity_kind.open))]
     facts = [writer.state(fact) for fact in knowledge.about.get(entity.number, ())]
     others = writer.backlinks(p_backlink)
     if entity.alias:
-        others.append(writer.write(writer.pick(kind.alias)))
+        others.append(writer.write(writer.pick(entity_kind.alias)))
     if entity.kind == "person":
         # The facts of a life stay in order, from birth to death.
         last = max(0, len(facts) - 1)
@@ -193,10 +193,10 @@ def passage(entity: Entity, knowledge: Knowledge, p_backlink: float, rng: np.ran
         rest = facts + others
         sentences += [rest[i] for i in rng.permutation(len(rest))]
     num_words = sum(len(sentence.split()) for sentence in sentences)
-    for i in rng.permutation(len(kind.filler)):
+    for i in rng.permutation(len(entity_kind.filler)):
         if num_words >= ENOUGH_WORDS:
             break
-        filler = writer.write(kind.filler[i])
+        filler = writer.write(entity_kind.filler[i])
         if num_words + len(filler.split()) <= MAX_WORDS:
             sentences.insert(int(rng.integers(1, len(sentences))), filler)
             num_words += len(filler.split())
@@ -206,17 +206,19 @@ def passage(entity: Entity, knowledge: Knowledge, p_backlink: float, rng: np.ran
 class _Writer:
     """Fills the slots of patterns for one passage."""
 
-    def __init__(self, entity: Entity, kind: Kind, knowledge: Knowledge, rng: np.random.Generator) -> None:
-        self._entity, self._kind, self._knowledge, self._rng = entity, kind, knowledge, rng
+    def __init__(self, entity: Entity, entity_kind: Kind, knowledge: Knowledge, rng: np.random.Generator) -> None:
+        self._entity, self._kind, self._knowledge, self._rng = entity, entity_kind, knowledge, rng
         is_dead = (entity.number, "death_year") in knowledge.facts
         self._times_named = 0
         self._slots = {
             "name": entity.name,
             "alias": entity.alias,
             "is": "was" if is_dead else "is",
-            "it": kind.refer,
+            "it": entity_kind.refer,
         } | (SHE if entity.is_female else HE)
-        choices = {slot: self.pick(words) for slot, words in kind.words.items()} | {"trade": entity.trade or "thing"}
+        choices = {slot: self.pick(words) for slot, words in entity_kind.words.items()} | {
+            "trade": entity.trade or "thing"
+        }
         for slot, noun in choices.items():
             self._slots |= {slot: noun, f"a {slot}": with_article(noun), f"A {slot}": capital(with_article(noun))}
 

@@ -53,12 +53,12 @@ def write_title(draws: Draws, sketch: Sketch) -> str:
 
 def _title_parts(draws: Draws, sketch: Sketch, mentioned: Sequence[Attribute]) -> list[str]:
     """Return the parts that can follow the head of a title; parts that begin with a blank need no separator."""
-    kind = sketch.kind
+    product_kind = sketch.kind
     parts = [capitals(attribute.words) for attribute in mentioned if attribute.role == "adj"]
-    parts += draws.sample(kind.details, 5) + draws.sample(sketch.category.extras, 4)
+    parts += draws.sample(product_kind.details, 5) + draws.sample(sketch.category.extras, 4)
     if draws.chance(SYNONYM):
-        noun = draws.pick([noun for noun in kind.nouns if noun != sketch.noun])
-        parts.append(f"{draws.pick(fitting_styles(kind, noun))} {noun}")
+        noun = draws.pick([noun for noun in product_kind.nouns if noun != sketch.noun])
+        parts.append(f"{draws.pick(fitting_styles(product_kind, noun))} {noun}")
     parts.append(capitals(sketch.material))
     parts = draws.sample(parts, len(parts))
     features, uses = ([attribute for attribute in mentioned if attribute.role == role] for role in ("with", "for"))
@@ -118,10 +118,10 @@ def write_description(draws: Draws, sketch: Sketch) -> str:
 def write_keywords(draws: Draws, sketch: Sketch, count: int) -> str:
     """Return a list of words that shoppers may search for, including words that do not fit the product."""
     families = [family for family in sketch.category.families if family.who == sketch.family.who]
-    kinds = [kind for family in families for kind in family.kinds]
-    words = [f"{sketch.family.who} {noun}".strip() for kind in kinds for noun in kind.nouns]
+    kinds = [product_kind for family in families for product_kind in family.kinds]
+    words = [f"{sketch.family.who} {noun}".strip() for product_kind in kinds for noun in product_kind.nouns]
     words += [attribute.phrase for attribute in sketch.kind.attributes] * 2
-    words += [kind.query for kind in kinds]
+    words += [product_kind.query for product_kind in kinds]
     return "Search terms: " + " ".join(draws.sample(words, count)).lower()
 
 

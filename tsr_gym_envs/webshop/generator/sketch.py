@@ -185,27 +185,27 @@ def draw_sketch(draws: Draws, seed: int) -> Sketch:
     categories = vocabulary().categories
     category = categories[draws.weighted(_category_shares())]
     kinds, shares = _kinds(seed, category)
-    family, kind = kinds[draws.weighted(shares)]
+    family, product_kind = kinds[draws.weighted(shares)]
     # Products of a line share a stream for brand, noun, style and material, so that a search finds several
     # similar products.
-    look = Draws("line", seed, kind.query, draws.below(NUM_LINES)) if draws.chance(IN_LINE) else draws
+    look = Draws("line", seed, product_kind.query, draws.below(NUM_LINES)) if draws.chance(IN_LINE) else draws
     brand = draw_brand(look, seed, family.path)
-    noun = look.pick(kind.nouns)
-    style, material = look.pick(fitting_styles(kind, noun)), look.pick(kind.materials)
+    noun = look.pick(product_kind.nouns)
+    style, material = look.pick(fitting_styles(product_kind, noun)), look.pick(product_kind.materials)
     slots = {name: str(low + draws.below(high - low + 1)) for name, low, high in family.numbers}
     code = f"{brand.name[:2].upper()}{100 + draws.below(900)}"
     slots |= _grammar(noun) | {"Brand": brand.name, "material": material, "code": code}
-    attributes = draw_attributes(draws, category, kind)
-    options = draw_options(draws, category.groups, kind.options, slots)
-    return Sketch(category, family, kind, brand, noun, style, material, attributes, options, slots)
+    attributes = draw_attributes(draws, category, product_kind)
+    options = draw_options(draws, category.groups, product_kind.options, slots)
+    return Sketch(category, family, product_kind, brand, noun, style, material, attributes, options, slots)
 
 
-def draw_attributes(draws: Draws, category: Category, kind: Kind) -> tuple[Attribute, ...]:
+def draw_attributes(draws: Draws, category: Category, product_kind: Kind) -> tuple[Attribute, ...]:
     """Return the attributes of a product in random order; no two of them exclude each other."""
     count = int(draws.quantile(category.num_attributes) + 0.5)
     attributes: list[Attribute] = []
     ruled_out: frozenset[str] = frozenset()
-    for attribute in draws.sample(kind.attributes, len(kind.attributes)) if count else ():
+    for attribute in draws.sample(product_kind.attributes, len(product_kind.attributes)) if count else ():
         if attribute.words not in ruled_out:
             attributes.append(attribute)
             ruled_out |= attribute.rivals
@@ -215,9 +215,9 @@ def draw_attributes(draws: Draws, category: Category, kind: Kind) -> tuple[Attri
 
 
 @lru_cache(maxsize=4096)
-def fitting_styles(kind: Kind, noun: str) -> tuple[str, ...]:
+def fitting_styles(product_kind: Kind, noun: str) -> tuple[str, ...]:
     """Return the styles of a kind that do not repeat a word of a noun."""
-    return tuple(style for style in kind.style if not set(style.split(" ")) & set(noun.split(" ")))
+    return tuple(style for style in product_kind.style if not set(style.split(" ")) & set(noun.split(" ")))
 
 
 @lru_cache(maxsize=1)
@@ -228,7 +228,7 @@ def _category_shares() -> tuple[float, ...]:
 @lru_cache(maxsize=64)
 def _kinds(seed: int, category: Category) -> tuple[list[tuple[Family, Kind]], tuple[float, ...]]:
     """Return the kinds of a category and the running shares of its products."""
-    kinds = [(family, kind) for family in category.families for kind in family.kinds]
+    kinds = [(family, product_kind) for family in category.families for product_kind in family.kinds]
     draws = Draws("kinds", seed, category.name)
     return kinds, running_shares([draws.quantile(KIND_SHARES) for _ in kinds])
 

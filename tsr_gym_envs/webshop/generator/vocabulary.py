@@ -301,7 +301,7 @@ def _family(table: dict[str, Any], attributes: dict[str, Attribute], sets: dict[
         price=tuple(table["price"]),
         numbers=tuple((name, low, high) for name, (low, high) in table.get("numbers", {}).items()),
         # A kind inherits the fields that it does not set.
-        kinds=tuple(_kind(table | kind, attributes, sets) for kind in table["kinds"]),
+        kinds=tuple(_kind(table | product_kind, attributes, sets) for product_kind in table["kinds"]),
         intro=tuple(table["intro"]),
         says=tuple(table["says"]),
     )
