@@ -22,6 +22,7 @@ def test_every_page_is_its_commands_in_order_and_its_python_in_one_piece():
     assert all(list(steps_of(page)) for page in JOURNEYS.values())
 
 
+@pytest.mark.deep
 def test_steps_run_in_a_clone_of_this_repository(tmp_path):
     done = begin(tmp_path / "clone", None)
     assert [one["step"] for one in done] == ["git clone", "python -m venv .venv"]

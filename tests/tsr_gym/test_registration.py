@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tsr_gym
-from tests.conftest import run_python
+from tests.conftest import deep, run_python
 from tsr_gym import FreeText
 from tsr_gym.optional import load
 from tsr_gym.registration import (
@@ -53,12 +53,6 @@ def test_an_entry_of_info_has_one_type_and_is_always_there(name, form):
 
 
 @pytest.mark.parametrize("name", ENTRY_POINTS)
-def test_every_id_can_be_made_in_a_process_that_only_named_the_package(name):
-    code = f"import gymnasium; env = gymnasium.make('tsr_gym:{name}'); print(env.reset()[0] in env.observation_space)"
-    assert run_python(code).strip() == "True"
-
-
-@pytest.mark.parametrize("name", ENTRY_POINTS)
 def test_every_id_has_an_entry_point_and_no_time_limit(name):
     spec = gym.spec(name)
     assert callable(load(ENTRY_POINTS[name]))
@@ -74,14 +68,15 @@ def test_a_vector_entry_point_makes_batches(name):
 
 
 @pytest.mark.parametrize("name", ENTRY_POINTS)
-def test_a_saved_spec_makes_the_same_environment_in_another_process(name):
+def test_a_saved_spec_and_an_id_make_the_environment_in_a_process_that_only_named_the_package(name):
     env = gym.make(name, max_turns=3)
     code = (
         "import gymnasium as gym; from gymnasium.envs.registration import EnvSpec; "
         f"env = gym.make(EnvSpec.from_json({env.spec.to_json()!r})); "
-        "print(repr(env.reset(seed=7)[0]), env.unwrapped.limits.max_turns)"
+        "print(repr(env.reset(seed=7)[0]), env.unwrapped.limits.max_turns); "
+        f"env = gym.make('tsr_gym:{name}'); print(env.reset()[0] in env.observation_space)"
     )
-    assert run_python(code).strip() == f"{env.reset(seed=7)[0]!r} {env.unwrapped.limits.max_turns}"
+    assert run_python(code).strip() == f"{env.reset(seed=7)[0]!r} {env.unwrapped.limits.max_turns}\nTrue"
 
 
 @pytest.mark.parametrize("name", {**ENV_CLASSES, **OPTIONAL_ENV_CLASSES})
@@ -134,10 +129,9 @@ def test_snapshots_of_a_registered_environment_are_exact(name, settings):
     check_snapshot(gym.make(name, **settings), other_processes=False)
 
 
-@pytest.mark.parametrize("name", ENTRY_POINTS)
-def test_a_registered_environment_plays_the_same_in_other_processes(name):
-    for settings in [{}, *SETTINGS.get(name, [])][:3]:
-        check_snapshot(gym.make(name, **settings), seeds=(3,))
+@pytest.mark.parametrize(("name", "settings"), [deep(*case) if case[1] else case for case in CASES], ids=str)
+def test_a_registered_environment_plays_the_same_in_other_processes(name, settings):
+    check_snapshot(gym.make(name, **settings), seeds=(3,))
 
 
 def test_names_lead_to_registered_ids_others_have_no_class_and_registering_twice_is_harmless(recwarn):
@@ -203,7 +197,7 @@ def test_samples_lie_inside_and_depend_on_the_seed(space):
 
 @pytest.mark.parametrize("name", ENTRY_POINTS)
 def test_a_registered_environment_can_be_searched_and_its_infos_have_the_same_keys(name):
-    check_snapshot(TreeSearchWrapper(AnswerFormat(gym.make(name))), seeds=(5,))
+    check_snapshot(TreeSearchWrapper(AnswerFormat(gym.make(name))), seeds=(5,), other_processes=False)
     env = gym.make(name)
     keys = {tuple(sorted(env.reset(seed=1)[1]))}
     for turn in ("junk", "", env.unwrapped.legal_actions(env.unwrapped.state)[0]):

@@ -181,7 +181,7 @@ def test_a_client_that_leaves_is_no_error_of_the_server(index, caplog):
 
 def test_200_clients_at_once_get_every_answer_right(mini_index, golden):
     index = mini_index
-    queries = [row["query"] for row in golden("retrieval/pyserini_hits.jsonl")[:400]]
+    queries = [row["query"] for row in golden("retrieval/pyserini_hits.jsonl")[:200]]
     wanted = BM25Retriever(index).retrieve(queries, 3)
     found, failures, start = {}, [], Barrier(200)
     with served(index) as (server, url):
@@ -191,9 +191,8 @@ def test_200_clients_at_once_get_every_answer_right(mini_index, golden):
         def play(client):
             start.wait()
             try:
-                for number in range(client, 400, 200):
-                    retriever = singles if number % 3 else batches
-                    found[number] = retriever.retrieve([queries[number]], 3)[0]
+                retriever = singles if client % 3 else batches
+                found[client] = retriever.retrieve([queries[client]], 3)[0]
             except Exception as error:
                 failures.append(error)
 
@@ -206,7 +205,7 @@ def test_200_clients_at_once_get_every_answer_right(mini_index, golden):
         server.send_signal(signal.SIGTERM)
         server.wait(timeout=30)
     assert failures == []
-    assert [found[number] for number in range(400)] == wanted
+    assert [found[number] for number in range(200)] == wanted
 
 
 JSON = {"content-type": "application/json"}

@@ -71,10 +71,16 @@ def test_every_preset_keeps_the_contract(shop_env, preset):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"rules": "fixed"}, {"rules": "original"}, {"observation_mode": "compact"}], ids=str
+    ("settings", "other_processes"),
+    [
+        ({"rules": "original"}, True),
+        *(({"rules": "fixed"}, False), ({"observation_mode": "compact"}, False)),
+        *(deep({"rules": "fixed"}, True), deep({"observation_mode": "compact"}, True)),
+    ],
+    ids=str,
 )
-def test_snapshots_are_exact_in_every_process(shop_env, settings):
-    check_snapshot(shop_env(**settings), steps=20)
+def test_snapshots_are_exact_in_every_process(shop_env, settings, other_processes):
+    check_snapshot(shop_env(**settings), steps=20, seeds=(0,), other_processes=other_processes)
 
 
 def episodes(catalogue):
