@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.reports.test_report import CONFIG, table, write_run
+from tests.conftest import deep, spread
 from tsr_gym import CheckpointError, ConfigError
 from tsr_gym.agents import cli
 from tsr_gym.agents.episodes.intervals import crossed_mean
@@ -92,18 +93,20 @@ def test_an_unfinished_run_is_named_and_in_no_pair_and_no_final_success(pairs, c
 ODD = (None, True, -1, 5, 10**400, float("nan"), float("inf"), "0.5", "\ud800", [], [5], [[9, 0]], {}, {"a": {}})
 
 
+# The sample is every third pair, so that every name and every value is in it.
+@pytest.mark.parametrize("most", [38, deep(999)])
 @pytest.mark.parametrize("log", ["evaluations", "metrics"])
-def test_no_value_in_a_log_ends_in_another_error_than_one_that_names_the_line(pairs, log):
+def test_no_value_in_a_log_ends_in_another_error_than_one_that_names_the_line(pairs, log, most):
     path = pairs[0] / f"{log}.jsonl"
     lines = path.read_text().splitlines()
     record, messages = json.loads(lines[-1]), []
-    for name, value in product(record, ODD):
+    for name, value in spread(list(product(record, ODD)), most):
         path.write_text("\n".join([*lines[:-1], json.dumps({**record, name: value})]) + "\n")
         try:
             summarise_runs(pairs)
         except CheckpointError as error:
             messages.append(str(error))
-    assert len(messages) > len(record)
+    assert len(messages) > min(len(record), most // 4)
     assert all(f"{log}.jsonl, line {len(lines)}" in text or "the evaluation of step" in text for text in messages)
 
 

@@ -48,8 +48,8 @@ CASES = {
 }
 CASES["recomputing, logits in parts"] = {"microbatch": 2, "recompute": True, "logits": "parts"}, "shared"
 CASES["offload"] = {"microbatch": 2, "offload": True}, "padded"
-FEW = ("1 rows, shared", "2 rows, packed", "8 rows, padded")
-FEW_SPREAD = ("2 rows, packed", "8 rows, shared", "offload")
+FEW = ("1 rows, shared", "8 rows, packed")
+FEW_SPREAD = ("2 rows, shared", "offload")
 TRAINED_PARTS = {
     "head": {"critic": "head"},
     "lora": {"algorithm": "grpo", "lora_rank": 4},
@@ -187,7 +187,7 @@ def test_three_processes_whose_rows_do_not_divide_learn_what_one_does(chat_model
     check_metrics(metrics, expected[1])
 
 
-@pytest.mark.parametrize("case", [("2 rows, packed"), ("8 rows, shared")])
+@pytest.mark.parametrize("case", some(["2 rows, packed", "8 rows, shared"], ["2 rows, packed"]))
 def test_one_process_resumes_bit_for_bit(chat_model, tmp_path, case):
     stopped(ALONE, chat_model, tmp_path, *CASES[case])
     learned, whole = gone_on(ALONE, tmp_path, *CASES[case]), trained(ALONE, chat_model, *CASES[case])[0]

@@ -7,6 +7,7 @@ import pytest
 
 from tests.agents.episodes.test_collect import collector
 from tests.agents.short_runs import records, result, short_run, trained
+from tests.conftest import deep
 from tsr_gym import ConfigError, InvalidTree
 from tsr_gym.agents.episodes.settings import SearchConfig
 from tsr_gym.agents.episodes.start_states import StartStateBank, States
@@ -169,7 +170,7 @@ def test_old_states_are_dropped_first():
     assert len(bank) == 2
 
 
-@pytest.mark.parametrize("source", ["states", COUNTING])
+@pytest.mark.parametrize("source", [COUNTING, deep("states")])
 def test_a_run_with_start_states_resumes_bit_for_bit(source, base_model, tmp_path):
     search = {"search": "naive", "trajectories": 4, "groups": 3, "start_states": 1, "start_states_from": source}
     changes = {"search": search, "model": {"max_tokens": 16}, "run": {"updates": 4, "checkpoint_every": 1}}
