@@ -2,7 +2,7 @@
 
 import json
 
-from tests.agents.cli.test_core_install import run, with_command  # noqa: F401 (fixtures: a Python without the extras)
+from tests.agents.cli.test_core_install import answers, run, with_command  # noqa: F401 (fixtures of a Python without extras)
 from tsr_gym.agents.cli import calibrate
 
 INSTALL = "pip install 'tsr-gym[agents]'\n"
@@ -36,17 +36,13 @@ def test_what_cannot_be_known_is_said(capsys):
     assert "what a search" not in shown
 
 
-CALIBRATE = "import sys; from tsr_gym.agents.cli.calibrate import main; sys.exit(main(sys.argv[1:]))"
-
-
 def test_random_play_needs_no_extra_and_a_model_names_its_own_before_any_work(run, tmp_path):  # noqa: F811
     few = ("--instances", "2", "--widths", "1", "--budgets", "2")
-    for name, scorer in (("sokoban", "SokobanScore(potential='oracle')"), ("frozenlake", "FrozenLakeScore")):
-        done = run("-c", CALIBRATE, name, "--scorer", scorer, *few)
-        assert done.returncode == 0, done.stderr
-        assert "among candidates" in done.stdout
-    done = run("-c", CALIBRATE, "sokoban", "--model", "default")
-    assert done.stderr.endswith(
-        "this needs the package 'torch', which is not installed: pip install 'tsr-gym[agents]'\n"
-    )
+    scored = (("sokoban", "SokobanScore(potential='oracle')"), ("frozenlake", "FrozenLakeScore"))
+    commands = [["calibrate", name, "--scorer", scorer, *few] for name, scorer in scored]
+    *random, model = answers(run, *commands, ["calibrate", "sokoban", "--model", "default"])
+    for status, shown, said in random:
+        assert status == 0, said
+        assert "among candidates" in shown
+    assert model[2].endswith("this needs the package 'torch', which is not installed: pip install 'tsr-gym[agents]'\n")
     assert list(tmp_path.iterdir()) == []

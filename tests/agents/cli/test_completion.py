@@ -2,20 +2,25 @@
 
 import shutil
 import subprocess
+from contextlib import redirect_stdout
+from functools import cache
+from io import StringIO
 
 import pytest
 
 from tsr_gym.agents import cli
 
 
-def script(shell, capsys):
-    assert cli.main(["completion", shell]) == 0
-    return capsys.readouterr().out
+@cache
+def script(shell):
+    with redirect_stdout(StringIO()) as out:
+        assert cli.main(["completion", shell]) == 0
+    return out.getvalue()
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_script_knows_every_command_and_its_settings(shell, capsys):
-    text = script(shell, capsys)
+def test_a_script_knows_every_command_and_its_settings(shell):
+    text = script(shell)
     assert [name for name in cli.COMMANDS if f"'{name}'" not in text] == []
     for flag in ("--noise", "--below", "--no-self-test", "--max-queries"):
         assert flag in text
@@ -32,8 +37,8 @@ def test_a_script_knows_every_command_and_its_settings(shell, capsys):
     ],
     ids=" ".join,
 )
-def test_bash_completes_commands_settings_and_choices(words, wanted, capsys, tmp_path):
-    (tmp_path / "tsr.bash").write_text(script("bash", capsys))
+def test_bash_completes_commands_settings_and_choices(words, wanted, tmp_path):
+    (tmp_path / "tsr.bash").write_text(script("bash"))
     quoted = " ".join(f"'{word}'" for word in ["tsr", *words])
     line = f"source tsr.bash; COMP_WORDS=({quoted}); COMP_CWORD={len(words)}; _tyro_tsr; echo ${{COMPREPLY[@]}}"
     done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=True)

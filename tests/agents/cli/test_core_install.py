@@ -83,6 +83,26 @@ def run_in(site, folder, *args, stdin=""):
     )
 
 
+ANSWERS = """
+import contextlib, io, json, sys
+from tsr_gym.agents import cli
+
+answers = []
+for words in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        status = cli.main(words)
+    answers.append((status, out.getvalue(), err.getvalue()))
+print(json.dumps(answers))
+"""
+
+
+def answers(run, *commands):
+    """Return the status, the output and the errors of each command; one process runs them all."""
+    done = run("-c", ANSWERS, json.dumps(commands))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 WORK = """
 import sys
 from functools import partial
@@ -194,16 +214,11 @@ def test_environments_are_listed_with_what_they_need_and_a_room_can_be_played(ru
     assert done.stdout.count("return 0") == 2
 
 
-@pytest.mark.parametrize(
-    ("words", "package"),
-    [
-        *((words, "torch") for words in ("train sokoban", "eval default", "base-model sokoban --out model")),
-        *((words, "matplotlib") for words in ("report runs/x", "calibrate sokoban --out x")),
-    ],
-)
-def test_what_needs_an_extra_names_it_and_how_to_install_it(run, tmp_path, words, package):
-    done = run("-m", "tsr_gym", *words.split())
-    assert done.returncode == 1
-    missing = f"this needs the package {package!r}, which is not installed: pip install 'tsr-gym[agents]'"
-    assert done.stderr == f"tsr {words.split()[0]}: {missing}\n"
+def test_what_needs_an_extra_names_it_and_how_to_install_it(run, tmp_path):
+    torch = [(words, "torch") for words in ("train sokoban", "eval default", "base-model sokoban --out model")]
+    cases = [*torch, *((words, "matplotlib") for words in ("report runs/x", "calibrate sokoban --out x"))]
+    told = answers(run, *[words.split() for words, _ in cases])
+    for (words, package), answer in zip(cases, told, strict=True):
+        missing = f"this needs the package {package!r}, which is not installed: pip install 'tsr-gym[agents]'"
+        assert answer == [1, "", f"tsr {words.split()[0]}: {missing}\n"]
     assert list(tmp_path.iterdir()) == []

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.agents.cli.test_core_install import run, with_command  # noqa: F401 (fixtures: a Python without the extras)
+from tests.agents.cli.test_core_install import answers, run, with_command  # noqa: F401 (fixtures of a Python without extras)
 from tests.agents.short_runs import trained
 from tsr_gym import Tree
 from tsr_gym.agents import cli
@@ -62,10 +62,10 @@ def test_step_values_of_a_tree_are_means_over_what_came_after(searched, tmp_path
 
 
 def test_trajectories_need_no_extra_and_other_kinds_name_theirs(run, searched, tmp_path):  # noqa: F811
-    code = "import sys; from tsr_gym.agents.cli import main; sys.exit(main(sys.argv[1:]))"
-    export = ("-c", code, "export", str(searched), "--out", str(tmp_path / "out.jsonl"))
-    done = run(*export, "--kind", "trajectories")
-    assert done.returncode == 0, done.stderr
-    for kind, package in (("step-values", "torch"), ("preferences(pairing='all')", "tokenizers")):
-        done = run(*export, "--kind", kind)
-        assert f"needs the package '{package}', which is not installed: pip install 'tsr-gym[agents]'" in done.stderr
+    others = (("step-values", "torch"), ("preferences(pairing='all')", "tokenizers"))
+    kinds = ("trajectories", *(kind for kind, _ in others))
+    export = ["export", str(searched), "--out", str(tmp_path / "out.jsonl"), "--kind"]
+    (status, _, error), *refused = answers(run, *[[*export, kind] for kind in kinds])
+    assert status == 0, error
+    for (_, package), (*_, said) in zip(others, refused, strict=True):
+        assert f"needs the package '{package}', which is not installed: pip install 'tsr-gym[agents]'" in said

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.agents.cli.test_core_install import run, with_command  # noqa: F401 (fixtures: a Python without the extras)
+from tests.agents.cli.test_core_install import answers, run, with_command  # noqa: F401 (fixtures of a Python without extras)
 from tsr_gym.agents import cli
 
 RANDOM = ["probe", "frozenlake", "--model", "random", "--score", "FrozenLakeScore", "--instances", "6", "--batch", "3"]
@@ -51,9 +51,8 @@ def test_a_model_pays_in_tokens(capsys, base_model, tmp_path):
 
 
 def test_random_play_needs_no_extra_and_what_does_names_it(run, tmp_path):  # noqa: F811
-    few = ("-m", "tsr_gym", "probe", "frozenlake", "--instances", "2", "--search", "beam(width=1, branching=2)")
-    done = run(*few, "--model", "random", "--json", "rows.json")
-    assert done.returncode == 0, done.stderr
+    few = ("probe", "frozenlake", "--instances", "2", "--search", "beam(width=1, branching=2)")
+    random, default = answers(run, [*few, "--model", "random", "--json", "rows.json"], few)
+    assert random[0] == 0, random[2]
     assert len(json.loads((tmp_path / "rows.json").read_text())) == 2
-    done = run(*few)
-    assert done.stderr.endswith("'torch', which is not installed: pip install 'tsr-gym[agents]'\n")
+    assert default[2].endswith("'torch', which is not installed: pip install 'tsr-gym[agents]'\n")
