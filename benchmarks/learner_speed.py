@@ -200,11 +200,7 @@ def _compared_with_trl(shape: str, length: int, rounds: int) -> dict[str, Any]:
 
 
 def _agree(sides: dict[str, Side]) -> None:
-    """Compare losses and gradients of a first update of each side.
-
-    Raises:
-        SystemExit: They differ.
-    """
+    """Exit where losses and gradients of a first update of the sides differ."""
     losses, gradients = [], []
     for side in sides.values():
         losses.append(side.update())

@@ -220,7 +220,7 @@ def _packages_of_kind(layer: str) -> frozenset[str]:
     if "<locals>" in name:
         # A class that is defined in a function is in no module, so it is searched among the subclasses.
         classes = _below(gym.Env, VectorEnv)
-        cls = next((item for item in classes if _kind_of(item) == f"{module}:{name}"), None)
+        cls = next((item for item in classes if f"{item.__module__}:{item.__qualname__}" == f"{module}:{name}"), None)
     return packages_of(cls) if isinstance(cls, type) and issubclass(cls, gym.Env | VectorEnv) else frozenset()
 
 
@@ -228,10 +228,6 @@ def _below(*classes: type) -> Iterator[type]:
     for cls in classes:
         yield cls
         yield from _below(*cls.__subclasses__())
-
-
-def _kind_of(cls: type) -> str:
-    return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -23,7 +23,7 @@ from tsr_gym.records import to_json
 from tsr_gym.seeds import derive_seed, numbered_seeds
 
 # Called with the name of a stage of long work, the finished count and the total.
-Watch = Callable[[str, int, int], None]
+Meter = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,7 +136,7 @@ def serving(
 def _server(app: ASGIApp, limits: ConnectionLimits, grace_s: int) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
-        http=_bounded(limits),
+        http=type("Bounded", (_Bounded,), {"limits": limits, "num_open": Counter()}),
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -208,11 +208,6 @@ class _Bounded(H11Protocol):
         if cycle is None or cycle.response_complete or not cycle.response_started:
             self.transport.write(b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n" % status)
         self.transport.close()
-
-
-def _bounded(limits: ConnectionLimits) -> type[asyncio.Protocol]:
-    """Return the bounded protocol of one server, which counts its own connections."""
-    return type("Bounded", (_Bounded,), {"limits": limits, "num_open": Counter()})
 
 
 @contextmanager

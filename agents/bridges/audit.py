@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tsr_gym.errors import ConfigError, shown
 from tsr_gym.records import read_records
-from tsr_gym.tree import Watch
+from tsr_gym.tree import Meter
 
 # Names of columns: those of this package first, then those of TRL, verl, SkyRL, slime and Hugging Face collators.
 IDS = ("input_ids", "token_ids", "tokens")
@@ -204,7 +204,6 @@ def _encode(tokenizer: Any, text: str) -> list[int]:
 
 # Returns the log-probability of each token of a row under a model, 0 for the first.
 Logprobs = Callable[[Sequence[int]], Sequence[float]]
-# Called with the number of checked rows and the total.
 
 
 class Finding(NamedTuple):
@@ -241,7 +240,7 @@ def audit_file(
     tokenizer: Any = None,
     logprobs: Logprobs | None = None,
     tolerance: float = 0.1,
-    watch: Watch = lambda stage, done, total: None,
+    watch: Meter = lambda stage, done, total: None,
 ) -> list[Check]:
     """Return the checks of a file of rows, JSON lines or Parquet, as `audit` does."""
     records = read_records(path, error=ConfigError)
@@ -257,7 +256,7 @@ def audit(
     tokenizer: Any = None,
     logprobs: Logprobs | None = None,
     tolerance: float = 0.1,
-    watch: Watch = lambda stage, done, total: None,
+    watch: Meter = lambda stage, done, total: None,
 ) -> list[Check]:
     """Return the results of all checks of some training rows.
 
@@ -267,7 +266,7 @@ def audit(
         tokenizer: With the chat template of the rows, to separate answers from prompts; None skips these checks.
         logprobs: Of the model that sampled the rows, at its sampling temperature; None skips this check.
         tolerance: Largest mean difference between recorded log-probabilities and the model's, in nats.
-        watch: See `Watch`; counts the rows that the model has scored.
+        watch: See `Meter`; counts the rows that the model has scored.
 
     Raises:
         ConfigError: A record has no token ids, or no mask.
@@ -276,7 +275,7 @@ def audit(
     whole = [row for row in rows if not row.problems]
     recorded = [row for row in whole if row.logprobs is not None and any(row.logprobs)]
     checks = [
-        _check("lengths", "ids, mask and log-probabilities fit together", rows, _lengths),
+        _check("lengths", "ids, mask and log-probabilities fit together", rows, lambda row: "; ".join(row.problems)),
         _check("trained", "something is trained, and never the first token", whole, _trained),
         _check("recorded", "only trained tokens have log-probabilities, and each at its place", recorded, _recorded),
     ]
@@ -300,7 +299,7 @@ def _check(
     holds: str,
     rows: Sequence[AuditRow],
     violation: Callable[[AuditRow], str],
-    watch: Watch = lambda stage, done, total: None,
+    watch: Meter = lambda stage, done, total: None,
 ) -> Check:
     findings = []
     for done, row in enumerate(rows, 1):
@@ -308,10 +307,6 @@ def _check(
             findings.append(Finding(row.number, says))
         watch("rows that the model reads", done, len(rows))
     return Check(name, holds, len(rows), tuple(findings))
-
-
-def _lengths(row: AuditRow) -> str:
-    return "; ".join(row.problems)
 
 
 def _trained(row: AuditRow) -> str:

@@ -88,7 +88,7 @@ class NodeRecord(NamedTuple):
 def tree_nodes(tree: Tree) -> list[NodeRecord]:
     """Return the record of every node of a tree, in the order in which they were added."""
     places = {node: place for place, node in enumerate(tree.chosen)}
-    played, about = set(tree.played), _json(_facts(tree))
+    played, about = set(tree.played), to_json(_facts(tree))
     advantages = learned_from(tree).of
     records = []
     for index, node in enumerate(tree.nodes):
@@ -106,15 +106,15 @@ def tree_nodes(tree: Tree) -> list[NodeRecord]:
                 logprobs=candidate.logprobs,
                 weight_version=-1 if candidate.weight_version is None else candidate.weight_version,
                 advantages=advantages.get(index, ()),
-                text=_json(candidate.text),
-                observation=_json(node.observation),
+                text=to_json(candidate.text),
+                observation=to_json(node.observation),
                 reward=float(node.reward),
                 score=float(node.score),
                 terminated=node.terminated,
                 truncated=node.truncated,
                 chosen=places.get(index, -1),
                 played=index in played,
-                info=_json(dict(node.info)),
+                info=to_json(dict(node.info)),
                 state_key="" if node.state_key is None else node.state_key.hex(),
             )
         )
@@ -187,10 +187,6 @@ def _facts(tree: Tree) -> dict[str, Any]:
     if NAME not in tree.about:
         return tree.about
     return {**tree.about, NAME: {"estimator": learned_from(tree).estimator, "of": {}}}
-
-
-def _json(value: Any) -> str:
-    return to_json(value)
 
 
 Taken = Literal["chosen", "episodes", "leaves"]

@@ -200,11 +200,7 @@ def _filling(like: RowOfTrl) -> RowOfTrl:
 
 
 def _groups(prompts: Sequence[Any], size: int) -> list[int]:
-    """Return the instance of each group of `size` equal, adjacent prompts.
-
-    Raises:
-        ConfigError: A group is not whole, or a prompt names no instance.
-    """
+    """Return the instance of each group of `size` equal, adjacent prompts."""
     numbers = []
     for text, equal in groupby(map(_text, prompts)):
         count = sum(1 for _ in equal)

@@ -56,7 +56,6 @@ def read_arguments(
     prog: str,
     description: str | None = None,
     positional: bool = False,
-    without: Collection[str] = (),
 ) -> Any:
     """Return the dataclass instance that a command line describes.
 
@@ -66,7 +65,6 @@ def read_arguments(
         prog: The command.
         description: Description of the command; None for the dataclass's docstring.
         positional: Whether fields without a default are given without their names.
-        without: Settings of the sections that the command does not use; they have no flags.
 
     Raises:
         Asked: The command line is `ASK`.
@@ -79,7 +77,7 @@ def read_arguments(
     union: Any = None
     for part in parts:
         section, *marks = (part,) if isinstance(part, type) else get_args(part)
-        flags = flags_of(section, without=without)
+        flags = flags_of(section)
         sections[flags] = section
         member: Any = Annotated[(flags, *marks)] if marks else flags
         union = member if union is None else union | member

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import tyro
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.output import HERE, Shown, check_there, progress_bar, show_tables, with_json, write_json
+from tsr_gym.agents.cli.output import Shown, check_there, progress_bar, show_tables, with_json, write_json
 from tsr_gym.optional import require
 
 
@@ -55,10 +55,8 @@ def main(args: list[str]) -> int:
         checks = audit_file(
             options.rows, tokenizer=tokenizer, logprobs=logprobs, tolerance=options.tolerance, watch=watch
         )
-    if options.json is not None:
-        rows = [{**check._asdict(), "findings": [finding._asdict() for finding in check.findings]} for check in checks]
-        write_json({"rows": str(options.rows), "checks": rows}, options.json)
-    if options.json != HERE:
+    rows = [{**check._asdict(), "findings": [finding._asdict() for finding in check.findings]} for check in checks]
+    if write_json({"rows": str(options.rows), "checks": rows}, options.json):
         show_tables([_table(options.rows, checks)])
     return int(any(check.findings for check in checks))
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.output import HERE, progress_bar, show_tables, with_json, write_json
+from tsr_gym.agents.cli.output import progress_bar, show_tables, with_json, write_json
 from tsr_gym.optional import require
 
 
@@ -38,9 +38,7 @@ def main(args: list[str]) -> int:
     with progress_bar() as watch:
         result = calibrate_env(options.what, watch=watch, note=lambda text: print(text, file=sys.stderr))
     written = [] if options.out is None else save_calibration(result, options.out)
-    if options.json is not None:
-        write_json({"what": calibration_heading(result), **asdict(result)}, options.json)
-    if options.json == HERE:
+    if not write_json({"what": calibration_heading(result), **asdict(result)}, options.json):
         return 0
     print(calibration_heading(result))
     show_tables(calibration_tables(result))

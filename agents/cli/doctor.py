@@ -20,7 +20,7 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.output import HERE, progress_bar, with_json, write_json
+from tsr_gym.agents.cli.output import progress_bar, with_json, write_json
 from tsr_gym.errors import MissingExtra
 from tsr_gym.files import cache_home
 from tsr_gym.optional import require
@@ -54,9 +54,7 @@ def main(args: list[str]) -> int:
     require("packaging", "cli")
     with progress_bar("examining packages" + (" and running the self-test" if options.self_test else "")):
         report = examine(options.self_test)
-    if options.json is not None:
-        write_json(report, options.json)
-    if options.json != HERE:
+    if write_json(report, options.json):
         _show(report)
     return 1 if report["problems"] else 0
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import tyro
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.output import HERE, Shown, progress_bar, show_tables, with_json, write_json
+from tsr_gym.agents.cli.output import Shown, progress_bar, show_tables, with_json, write_json
 from tsr_gym.errors import MissingExtra
 from tsr_gym.optional import load
 from tsr_gym.registration import ENTRY_POINTS, OPTIONAL_ENTRY_POINTS, SHORT_NAMES, find_env
@@ -41,9 +41,7 @@ def main(args: list[str]) -> int:
             "scorers": scorers,
             "strategies": list_strategies(),
         }
-    if options.json is not None:
-        write_json(listing, options.json)
-    if options.json != HERE:
+    if write_json(listing, options.json):
         show_tables(_tables(listing), words=True)
     return 0
 

@@ -89,8 +89,7 @@ def main(args: list[str]) -> int:
     if options.json != HERE:
         _show(result)
     for target in {options.out, options.json}:
-        if target is not None:
-            write_json(result, target)
+        write_json(result, target)
     return 0
 
 

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from tsr_gym.errors import ConfigError
 from tsr_gym.records import to_json
-from tsr_gym.tree import Watch
+from tsr_gym.tree import Meter
 
 # Seconds after which a command that prints nothing shows what it does.
 SILENCE = 10.0
@@ -40,18 +40,25 @@ def check_there(*paths: Path) -> None:
         raise ConfigError(f"{missing[0]}: wanted a file or a folder, there is none")
 
 
-def write_json(value: Any, target: Path) -> None:
-    """Write a report, a dataclass or JSON's own types, into a file or to the standard output.
+def write_json(value: Any, target: Path | None) -> bool:
+    """Write a report as JSON where it is wanted, and return whether its text for people is to be printed as well.
+
+    Args:
+        value: A dataclass, or JSON's own types.
+        target: The file; `HERE` for the standard output, where nothing else may then stand; None for no JSON.
 
     Raises:
         OSError: The file cannot be written.
     """
+    if target is None:
+        return True
     plain = asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
     text = to_json(plain, indent=2, unknown=str)
     if target == HERE:
         print(text)
-    else:
-        target.write_text(text + "\n", encoding="utf-8")
+        return False
+    target.write_text(text + "\n", encoding="utf-8")
+    return True
 
 
 @contextmanager
@@ -91,7 +98,7 @@ def still_working(
 
 
 @contextmanager
-def progress_bar(begins: str = "loading") -> Iterator[Watch]:
+def progress_bar(begins: str = "loading") -> Iterator[Meter]:
     """Yield a function that shows the progress of each stage of the work on the standard error.
 
     Without a terminal it prints a line per tenth of a stage, and what is being done after ten seconds without a line.

@@ -5,11 +5,10 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.output import HERE, progress_bar, show_tables, with_json, write_json
-from tsr_gym.optional import load, require
+from tsr_gym.agents.cli.output import progress_bar, show_tables, with_json, write_json
+from tsr_gym.optional import require
 
 
 def main(args: list[str]) -> int:
@@ -34,22 +33,17 @@ def main(args: list[str]) -> int:
         require("torch", "agents")
         require("transformers", "agents")
     from tsr_gym.agents.probing.probe import probe_env
+    from tsr_gym.agents.probing.report import advice, draw_probe, probe_heading, probe_rows, probe_table
 
-    report: dict[str, Any] = {
-        name: load(f"tsr_gym.agents.probing.report:{name}")
-        for name in ("probe_heading", "probe_table", "advice", "probe_rows", "draw_probe")
-    }
     with progress_bar() as watch:
         result = probe_env(options.what, out=options.out, watch=watch, note=lambda text: print(text, file=sys.stderr))
     if options.out is not None:
-        report["draw_probe"](result, options.out / "probe.png")
-    if options.json is not None:
-        write_json(report["probe_rows"](result), options.json)
-    if options.json == HERE:
+        draw_probe(result, options.out / "probe.png")
+    if not write_json(probe_rows(result), options.json):
         return 0
-    print(report["probe_heading"](result))
-    show_tables([report["probe_table"](result)])
-    print(report["advice"](result))
+    print(probe_heading(result))
+    show_tables([probe_table(result)])
+    print(advice(result))
     if options.json is not None:
         print(f"rows: {options.json}")
     if options.out is not None:

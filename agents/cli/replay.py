@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import tyro
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.output import HERE, progress_bar, with_json, write_json
+from tsr_gym.agents.cli.output import progress_bar, with_json, write_json
 from tsr_gym.errors import ConfigError, shown
 from tsr_gym.tree import Tree
 
@@ -39,9 +39,7 @@ def main(args: list[str]) -> int:
         for number, file in enumerate(files, start=1):
             replays.append(_replayed(file, options))
             watch("trees", number, len(files))
-    if options.json is not None:
-        write_json(replays, options.json)
-    if options.json != HERE:
+    if write_json(replays, options.json):
         for replayed in replays:
             print(f"{replayed['file']}: {_words(replayed)}")
     return 1 if any(replayed["difference"] for replayed in replays) else 0

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.output import HERE, progress_bar, show_tables, with_json, write_json
+from tsr_gym.agents.cli.output import progress_bar, show_tables, with_json, write_json
 from tsr_gym.optional import require
 
 
@@ -35,16 +35,15 @@ def main(args: list[str]) -> int:
 
     with progress_bar() as watch:
         report = summarise_runs(options.runs, against=options.against, equal=options.equal, watch=watch)
-    if options.json != HERE:
+    shows = write_json(report, options.json)
+    if shows:
         _show(report)
     with progress_bar("drawing the curves"):
         draw_curves(options.runs, options.out)
-    if options.json != HERE:
+    if shows:
         print(f"curves: {options.out}")
-    if options.json is not None:
-        write_json(report, options.json)
-    if options.json not in (None, HERE):
-        print(f"tables: {options.json}")
+        if options.json is not None:
+            print(f"tables: {options.json}")
     return 0
 
 

@@ -132,18 +132,13 @@ def read_train(args: list[str]) -> TrainCommand:
     given = {name: value for name, value in _settings(flags).items() if name in names}
     numbers = {name: value for name, value in settings_of(flags.numbers).items() if value is not None}
     settings = collect_settings(env, recipe=flags.recipe, file=file, given=given | numbers)
-    return TrainCommand(env, settings, read_workers(flags), flags.dry_run)
+    return TrainCommand(env, settings, WorkerConfig(**settings_of(flags.workers)), flags.dry_run)
 
 
 def read_config(args: list[str]) -> TrainConfig:
     """Return the configuration that a command line of `tsr train` describes; see `read_train`."""
     command = read_train(args)
     return build_config(command.env, command.settings)
-
-
-def read_workers(flags: Any) -> WorkerConfig:
-    """Return where searches run, as flags set it."""
-    return WorkerConfig(**settings_of(flags.workers))
 
 
 def _named(args: list[str]) -> set[str]:

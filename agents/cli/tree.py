@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tsr_gym.agents.cli.arguments import read_arguments
-from tsr_gym.agents.cli.output import HERE, progress_bar, show_tables, with_json, write_json
+from tsr_gym.agents.cli.output import Shown, progress_bar, show_tables, with_json, write_json
 from tsr_gym.errors import ConfigError
 from tsr_gym.tree import Tree, ending, turn_text
 
@@ -36,14 +36,6 @@ class TreeArgs:
     """File for the shown nodes as JSON; without a file they are printed."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    caption: str | None = None
-
-
 def main(args: list[str]) -> int:
     """Print a tree, or the table of all trees."""
     options = read_arguments(TreeArgs, with_json(args), prog="tsr tree")
@@ -66,12 +58,8 @@ def main(args: list[str]) -> int:
     if not 0 <= options.below < len(tree.nodes):
         raise ConfigError(f"{files[number]}: wanted --below from 0 to {len(tree.nodes) - 1}, got {options.below}")
     nodes, kept = _wanted(tree, options), kept_nodes(tree)
-    if options.json is not None:
-        write_json(
-            {"file": str(files[number]), **_facts(tree), "tree": [_as_json(tree, node, kept) for node in nodes]},
-            options.json,
-        )
-    if options.json != HERE:
+    rows = [_as_json(tree, node, kept) for node in nodes]
+    if write_json({"file": str(files[number]), **_facts(tree), "tree": rows}, options.json):
         _show(files[number], tree, nodes)
     return 0
 
@@ -168,11 +156,9 @@ def _show_all(files: Sequence[Path], options: TreeArgs) -> None:
         for number, file in enumerate(shown):
             facts.append({"number": number, "file": str(file), **_facts(Tree.load(file))})
             watch("trees", number + 1, len(shown))
-    if options.json is not None:
-        write_json(facts, options.json)
-    if options.json == HERE:
+    if not write_json(facts, options.json):
         return
     columns = ("number", "file", "seed", "nodes", "depth", "solved", "best_return")
     rows = [[f"{row[name]:g}" if name == "best_return" else str(row[name]) for name in columns] for row in facts]
     left = f"; {len(files) - len(shown)} more are not shown: see --limit" if len(shown) < len(files) else ""
-    show_tables([_Table(str(options.source), columns, rows, f"tsr tree ... --number N prints one{left}")])
+    show_tables([Shown(str(options.source), columns, rows, f"tsr tree ... --number N prints one{left}")])

@@ -59,7 +59,9 @@ def collect_settings(
     # at its default.
     settings |= _from("recipe", of_recipe) | _from("file", of_file) | _from("flag", flags)
     of_card = (_card(env, settings) if card is None else card).learn
-    _check_card(of_card)
+    allowed = {name for name, path in tables().items() if path[0] in OF_CARDS}
+    if unknown := sorted(set(of_card) - allowed):
+        raise ConfigError(f"the settings of learning in the model's tsr_gym.json: there is no setting {unknown[0]!r}")
     unset = {name: value for name, value in of_card.items() if settings[name].source == "default"}
     settings |= _from("card", unset)
     if any(number is not None for number in numbers.values()):
@@ -76,11 +78,7 @@ def collect_settings(
 
 
 def _from(source: Source, values: Mapping[str, Any]) -> dict[str, Setting]:
-    """Return settings of one source, each value in its setting's type.
-
-    Raises:
-        ConfigError: There is no such setting, or a value has the wrong type.
-    """
+    """Return settings of one source, each value in its setting's type."""
     types = {item.name: hint for _, item, hint in all_settings()}
     if unknown := [name for name in values if name not in types]:
         raise no_such("setting", unknown[0], list(types), "one that tsr train --help-all lists")
@@ -112,12 +110,6 @@ def _card(env: str, settings: Mapping[str, Setting]) -> ModelCard:
             return ModelCard()
     check_model_folder(Path(model))
     return ModelCard.load(Path(model))
-
-
-def _check_card(of_card: Mapping[str, Any]) -> None:
-    allowed = {name for name, path in tables().items() if path[0] in OF_CARDS}
-    if unknown := sorted(set(of_card) - allowed):
-        raise ConfigError(f"the settings of learning in the model's tsr_gym.json: there is no setting {unknown[0]!r}")
 
 
 def sources_in_words(settings: Mapping[str, Setting]) -> str:

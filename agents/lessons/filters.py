@@ -212,11 +212,7 @@ def keep_best(groups: Sequence[Group], keep: int = 1, *, successes_only: bool = 
 
 
 def _returns(group: Group) -> list[float]:
-    """Return the returns of a group's trajectories.
-
-    Raises:
-        TrainingDiverged: A return is not finite: comparisons with it would drop the group without an error.
-    """
+    """Return the returns of a group's trajectories; comparisons with NaN would drop the group without an error."""
     returns = [trajectory.total_reward for trajectory in group.trajectories]
     for number, value in enumerate(returns):
         if not isfinite(value):

@@ -314,11 +314,7 @@ class VllmServer:
         self._http.text("/update_weight_version", {"new_version": self._label})
 
     def _repair(self, lost: ServerLost) -> None:
-        """Send a running server its weights again; restart a child that does not answer.
-
-        Raises:
-            EngineFailed: It cannot be repaired.
-        """
+        """Send a running server its weights again; restart a child that does not answer."""
         if self._child is not None and not isinstance(lost, OtherWeights):
             self._child.end()
             self._begin()

@@ -32,7 +32,7 @@ from tsr_gym.agents.strategies import STRATEGIES, choose_strategy
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import Call, choose, fold, parse_call
 from tsr_gym.sections import check_choices, check_numbers
-from tsr_gym.tree import Policy, Strategy, Watch
+from tsr_gym.tree import Meter, Strategy
 
 # Names of the number that decides what a strategy spends, in the order in which they are looked up.
 BUDGETS = ("branching", "n", "simulations", "expansions", "rollouts", "max_rollouts")
@@ -176,13 +176,13 @@ class Calibration:
 
 
 def calibrate_env(
-    config: CalibrationConfig, *, watch: Watch = lambda part, done, total: None, note: Note = lambda text: None
+    config: CalibrationConfig, *, watch: Meter = lambda part, done, total: None, note: Note = lambda text: None
 ) -> Calibration:
     """Measure what a score is worth as the guide of a search on an environment.
 
     Args:
         config: The score, the searches and the instances.
-        watch: See `Watch`.
+        watch: See `Meter`.
         note: See `Note`.
 
     Raises:
@@ -190,7 +190,10 @@ def calibrate_env(
         CheckpointError: The folder holds no model.
         MissingExtra: The environment, its oracle or the model needs a package that is not installed.
     """
-    pool, policy = _guided(config, note)
+    model = ModelConfig(model=config.model, engine=config.engine, engine_url=config.engine_url)
+    player = set_up(config, model, config.imagined, temperature=config.at_temperature, api=config.api, note=note)
+    pool = player.pool(config.score)
+    policy = player.policy(pool.base)
     budget, settings = search_settings(config.search, widths=config.widths, budgets=config.budgets, depth=config.depth)
     tasks, seeds = held_out(config.instances), range(config.seeds)
     check_scorer(config.env, pool, policy, tasks[0])
@@ -219,7 +222,9 @@ def calibrate_env(
     for setting in settings:
         grown = rated(setting.strategy, f"{setting.label}: trees", setting.label)
         results.append(_result(setting, grown, played(setting.strategy, f"{setting.label}: play"), alone))
-    _note_requests(policy, note)
+    # Requests to a server may have a price.
+    if isinstance(policy, ApiPolicy):
+        note(f"asked: {policy.api.ledger}")
     return Calibration(
         config,
         budget,
@@ -232,14 +237,6 @@ def calibrate_env(
         results,
         unknown,
     )
-
-
-def _guided(config: CalibrationConfig, note: Note) -> tuple[EnvPool, Policy]:
-    """Return the environments with the score, and the player."""
-    model = ModelConfig(model=config.model, engine=config.engine, engine_url=config.engine_url)
-    player = set_up(config, model, config.imagined, temperature=config.at_temperature, api=config.api, note=note)
-    pool = player.pool(config.score)
-    return pool, player.policy(pool.base)
 
 
 def search_settings(
@@ -304,12 +301,6 @@ def _result(
 def _per_episode(played: PlayedEpisodes) -> tuple[float, float]:
     """Return the steps of the environment and the sampled tokens of an episode."""
     return played.spent.env_steps / played.num_episodes, played.spent.sampled_tokens / played.num_episodes
-
-
-def _note_requests(policy: Policy, note: Note) -> None:
-    """Report the requests to a server, which may have a price."""
-    if isinstance(policy, ApiPolicy):
-        note(f"asked: {policy.api.ledger}")
 
 
 def _random_bar(

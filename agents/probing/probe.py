@@ -26,7 +26,7 @@ from tsr_gym.files import folder_digest, read_regular, write_atomically
 from tsr_gym.keywords import bind
 from tsr_gym.sections import check_choices, check_numbers
 from tsr_gym.seeds import derive_seed
-from tsr_gym.tree import Policy, Watch
+from tsr_gym.tree import Meter, Policy
 from tsr_gym.version import __version__
 
 FILE = "probe.json"
@@ -178,7 +178,7 @@ def probe_env(
     config: ProbeConfig,
     *,
     out: Path | None = None,
-    watch: Watch = lambda part, done, total: None,
+    watch: Meter = lambda part, done, total: None,
     note: Note = lambda text: None,
 ) -> Probe:
     """Measure what a success costs by each way to play.
@@ -186,7 +186,7 @@ def probe_env(
     Args:
         config: The searches and the instances.
         out: Folder that keeps the measurements; those that it already holds are not repeated.
-        watch: See `Watch`.
+        watch: See `Meter`.
         note: See `Note`.
 
     Raises:
@@ -213,7 +213,7 @@ def race(
     *,
     kept: dict[Way, Tally] | None = None,
     out: Path | None = None,
-    watch: Watch = lambda part, done, total: None,
+    watch: Meter = lambda part, done, total: None,
 ) -> Probe:
     """Measure all ways to play on the same instances, and stop those that are clearly worse.
 
@@ -227,7 +227,7 @@ def race(
         policy: The player.
         kept: Measurements of an earlier probe.
         out: Folder in which measurements are kept after every batch.
-        watch: See `Watch`.
+        watch: See `Meter`.
     """
     tallies = {way: (kept or {}).get(way, Tally(way)) for way in ways_to_play(config)}
     while running := [

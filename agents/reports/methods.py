@@ -21,7 +21,7 @@ from tsr_gym.agents.runs.progress import counted, read_targets, total_of
 from tsr_gym.errors import CheckpointError, ConfigError, NothingThere, shown
 from tsr_gym.keywords import parse_settings
 from tsr_gym.registration import env_id
-from tsr_gym.tree import Budget, Watch
+from tsr_gym.tree import Budget, Meter
 
 # Settings in which the runs of one method may differ.
 _NO_METHOD = (
@@ -119,11 +119,7 @@ _UPDATE: dict[str, tuple[str, bool, Callable[[Any], bool]]] = {
 
 
 def _checked(path: Path, columns: Mapping[str, tuple[str, bool, Callable[[Any], bool]]]) -> list[dict[str, Any]]:
-    """Return the lines of a log, with the types that reports need.
-
-    Raises:
-        CheckpointError: A line is damaged; the message has its number.
-    """
+    """Return the lines of a log, with the types that reports need."""
     records, before = JsonLines(path).read(), -1
     for number, record in enumerate(records, start=1):
         wrong = [
@@ -148,12 +144,12 @@ def label_of(config: TrainConfig) -> str:
     return f"{search.search}{score}{matched}"
 
 
-def load_comparable(folders: Sequence[Path], watch: Watch = lambda stage, done, total: None) -> list[Run]:
+def load_comparable(folders: Sequence[Path], watch: Meter = lambda stage, done, total: None) -> list[Run]:
     """Return runs that were evaluated on the same instances.
 
     Args:
         folders: Of the runs.
-        watch: See `Watch`; counts the runs that were read.
+        watch: See `Meter`; counts the runs that were read.
 
     Raises:
         CheckpointError: A folder holds no evaluated run.

@@ -16,7 +16,7 @@ from tsr_gym.errors import ConfigError
 from tsr_gym.files import check_folder
 from tsr_gym.optional import importing_only
 from tsr_gym.registration import env_id, find_env
-from tsr_gym.tree import Candidate, Expand, Policy, Tree, Watch
+from tsr_gym.tree import Candidate, Expand, Meter, Policy, Tree
 
 if TYPE_CHECKING:
     from tsr_gym.agents.episodes.model_player import ModelPlayer
@@ -47,7 +47,7 @@ def examine(
     temperature: float,
     seed: int,
     search: SearchConfig,
-    watch: Watch = lambda stage, done, total: None,
+    watch: Meter = lambda stage, done, total: None,
 ) -> ModelEvaluation:
     """Play held-out instances.
 
@@ -58,7 +58,7 @@ def examine(
         temperature: Of sampling.
         seed: Of samples and random numbers.
         search: Naive for none; otherwise each turn is chosen by a search with imagined turns and then really played.
-        watch: See `Watch`; counts the finished episodes.
+        watch: See `Meter`; counts the finished episodes.
 
     Raises:
         ConfigError: A setting is unknown or impossible.
@@ -82,7 +82,7 @@ def examine(
     return ModelEvaluation(_words(player.env, split, player.task, search), means, limits)
 
 
-def _watched(policy: Policy, total: int, watch: Watch) -> Policy:
+def _watched(policy: Policy, total: int, watch: Meter) -> Policy:
     """Return the policy with a report of the number of finished episodes at every call.
 
     The tree of an unfinished episode has a request in every round, so episodes without a request are finished.
@@ -111,21 +111,9 @@ def evaluate_api(
     search: SearchConfig,
     model: ModelConfig,
     api: ApiConfig,
-    watch: Watch = lambda stage, done, total: None,
+    watch: Meter = lambda stage, done, total: None,
 ) -> ModelEvaluation:
-    """Play held-out instances with a model behind a server.
-
-    Args:
-        env: Environment.
-        split: Instances to play.
-        instances: Number of instances.
-        at_temperature: Temperature of sampling.
-        seed: Of samples and random numbers.
-        task: Settings of the environment.
-        search: Naive for none.
-        model: Its name, and its prompt and history.
-        api: The server.
-        watch: As in `examine`.
+    """Play held-out instances with a model behind a server, `api`; the other arguments are those of `evaluate_model`.
 
     Raises:
         ConfigError: A setting is unknown or impossible.
@@ -150,7 +138,7 @@ def evaluate_model(
     task: TaskConfig,
     search: SearchConfig,
     model: ModelConfig,
-    watch: Watch = lambda stage, done, total: None,
+    watch: Meter = lambda stage, done, total: None,
 ) -> ModelEvaluation:
     """Play held-out instances with the model in a folder.
 

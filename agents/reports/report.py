@@ -21,7 +21,7 @@ from tsr_gym.agents.reports.methods import (
     load_comparable,
     runs_by_method,
 )
-from tsr_gym.tree import Watch
+from tsr_gym.tree import Meter
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def summarise_runs(
     *,
     against: str | None = None,
     equal: Cost = "sampled_tokens",
-    watch: Watch = lambda stage, done, total: None,
+    watch: Meter = lambda stage, done, total: None,
 ) -> Report:
     """Return the tables of some runs, with methods in the order of their first runs.
 
@@ -84,7 +84,7 @@ def summarise_runs(
         folders: Of the runs.
         against: Name or label of the method that the others are paired with; None for the first one.
         equal: The cost at which pairs are compared.
-        watch: See `Watch`; counts the runs that were read.
+        watch: See `Meter`; counts the runs that were read.
 
     Raises:
         CheckpointError: A folder holds no evaluated run, or a run does not record the equal cost.

@@ -189,11 +189,7 @@ def _moment(files: Sequence[Any], key: str, parameter: Tensor) -> Tensor:
 
 
 def _rows(files: Sequence[Any], key: str, like: Tensor) -> Tensor:
-    """Return this process's rows of a tensor whose rows are spread over the files, in their order.
-
-    Raises:
-        ValueError: The tensor has more or fewer rows than `like`.
-    """
+    """Return this process's rows of a tensor whose rows are spread over the files, in their order."""
     own, first, pieces = own_range(like), 0, []
     for part in (file.get_slice(key) for file in files):
         last = first + part.get_shape()[0]

@@ -7,11 +7,11 @@ stale.
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from time import time, time_ns
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 from uuid import uuid4
 
 from tsr_gym.errors import CheckpointError, ConfigError, shown
@@ -24,15 +24,10 @@ Event = Literal["update", "evaluation"]
 LOCK, OWNER = ".lock", ".owner.json"
 
 
-class Watch(Protocol):
-    """A callback of `Trainer.run`, called with each record that was just written.
-
-    ``"update"`` comes with a line of ``metrics.jsonl``, ``"evaluation"`` with a line of ``evaluations.jsonl``. Both
-    have ``step``, the number of updates done; `update_record` and `evaluation_record` make the other fields.
-    """
-
-    def __call__(self, event: Event, record: Record, /) -> None:
-        """Do something with a record."""
+# Called with each record of a run that was just written: "update" comes with a line of metrics.jsonl, "evaluation" with
+# a line of evaluations.jsonl. Both have the number of updates done as `step`; `update_record` and `evaluation_record`
+# make the other fields.
+Watch = Callable[[Event, Record], None]
 
 
 @contextmanager

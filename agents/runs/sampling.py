@@ -289,13 +289,7 @@ class Sampler:
         return end is None or spent >= end
 
     def _round(self, progress: Progress, first: int, spent: float) -> Collected:
-        """Search `SearchConfig.groups` instances, or fewer if a limit of tokens is reached before.
-
-        Args:
-            progress: Progress of the run before the update.
-            first: Number of the first instance, which is also the number of instances before it.
-            spent: Tokens that the run has counted.
-        """
+        """Search `SearchConfig.groups` instances from number `first` on, or fewer if a limit of tokens comes before."""
         run = self.config.run
         starts = self.starts.choose(first, self.config.search.groups)
         search = partial(self._search, chance=self.prices.chance())

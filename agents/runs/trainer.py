@@ -80,14 +80,7 @@ def first_model(config: TrainConfig, model_dir: Path) -> Path:
 def _begin_folder(partial: Path, config: TrainConfig, model_dir: Path, targets: Sequence[int] | None) -> None:
     """Write all files of a new run but its checkpoint into a folder that gets the name of the run when it is complete.
 
-    Args:
-        partial: The folder; one that an interrupted start left there is deleted.
-        config: All settings.
-        model_dir: Folder of the language model to begin with, copied as the reference of a KL term.
-        targets: Counted tokens after each update, for a run that matches another; None for other runs.
-
-    Raises:
-        CheckpointError: The folder cannot be written.
+    A folder that an interrupted start left there is deleted. The model is copied as the reference of a KL term.
     """
     with writing(config.folder):
         shutil.rmtree(partial, ignore_errors=True)

@@ -93,7 +93,7 @@ class _Outcomes:
     def add(self, ends: Sequence[int]) -> None:
         """Add the outcomes of some continuations."""
         for end in ends:
-            came = self._came_to(end)
+            came = self.tree.total(end, "reward") if self.outcome == "return" else float(self.tree.nodes[end].solved)
             self._ends[end] = came, came * came
             self._inner.update(dict.fromkeys(self.tree.path(end)[:-1]))
 
@@ -132,6 +132,3 @@ class _Outcomes:
             helped[node] = mean[0] + share * (above[0] - mean[0]), mean[1] + share * (above[1] - mean[1])
         # E[x**2] - E[x]**2 of equal outcomes can come out slightly below 0 by rounding.
         return {node: max(0.0, second - first * first) for node, (first, second) in helped.items()}, begun
-
-    def _came_to(self, end: int) -> float:
-        return self.tree.total(end, "reward") if self.outcome == "return" else float(self.tree.nodes[end].solved)

@@ -43,17 +43,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
     """Append a test per target, before -k and -m select among all tests."""
     targets = dict.fromkeys(config.getoption("--check-snapshot"))
-    if _runs_folders(config):
+    if all((config.invocation_params.dir / arg).is_dir() for arg in config.args):
         targets |= dict.fromkeys(config.getini(NAME))
     if targets:
         checks = SnapshotChecks.from_parent(session, name=NAME, nodeid=NAME)
         checks.targets = tuple(targets)
         items.extend(checks.collect())
-
-
-def _runs_folders(config: pytest.Config) -> bool:
-    """Return whether a run collects whole folders, and not single files or tests."""
-    return all((config.invocation_params.dir / arg).is_dir() for arg in config.args)
 
 
 @pytest.fixture(name=NAME)

@@ -18,10 +18,6 @@ from tsr_gym.optional import load
 from tsr_gym_envs.retrieval_qa.contract import Passage
 
 
-def _words(text: str) -> int:
-    return len(text.split())
-
-
 @lru_cache(maxsize=64)
 def length_of(name: str) -> Callable[[str], int]:
     """Return the function that measures a text: ``"words"``, ``"characters"`` or ``"package.module:name"``.
@@ -29,7 +25,7 @@ def length_of(name: str) -> Callable[[str], int]:
     Raises:
         ConfigError: There is no such function.
     """
-    measures: dict[str, Callable[[str], int]] = {"words": _words, "characters": len}
+    measures: dict[str, Callable[[str], int]] = {"words": lambda text: len(text.split()), "characters": len}
     if name in measures:
         return measures[name]
     try:

@@ -104,14 +104,10 @@ def _name(format: str | None, records: Records) -> str:
     return format
 
 
-def _musique(row: PlacedRecord) -> Iterator[tuple[str, str]]:
-    return ((title, text) for title, text, _ in paragraphs_of(row))
-
-
 _CARRIED: Mapping[str, Callable[[PlacedRecord], Iterable[tuple[str, str]]]] = {
     "hotpotqa": context_of,
     "2wikimultihopqa": context_of,
-    "musique": _musique,
+    "musique": lambda row: ((title, text) for title, text, _ in paragraphs_of(row)),
     "squad": articles_of,
     "search-r1": metadata_of,
 }

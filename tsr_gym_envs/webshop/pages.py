@@ -144,7 +144,7 @@ def lay_out(
     elif page.kind == "item_sub_page":
         nodes = _sub(page, product_of(page.row))
     else:
-        nodes = _done(page, product_of(page.row))
+        nodes = _texts(*done_texts(page, product_of(page.row)))
     # Buttons come first in the dict and so win over an option with the same name, as in the original.
     buttons: dict[str, Target] = {node.text.lower(): None for node in nodes if node.role == "button"}
     targets = buttons | targets
@@ -204,10 +204,6 @@ def _chosen(page: Page, product: Product) -> list[PageNode]:
     return [PageNode("chosen", text)] if text else []
 
 
-def _done(page: Page, product: Product) -> list[PageNode]:
-    return _texts(*done_texts(page, product))
-
-
 def done_texts(page: Page, product: Product) -> tuple[str, ...]:
     """Return the texts of the page after the purchase, which in the original was made for paid participants."""
     fields = (text for name in _PRODUCT_FIELDS for text in (name, "None"))
@@ -248,11 +244,6 @@ def plain(nodes: Iterable[PageNode]) -> Text:
     return Text("", SEPARATOR.join(node.text.strip() for node in nodes if node.role != "chosen"))
 
 
-def with_options(nodes: Iterable[PageNode]) -> Text:
-    """Return ``text`` with the line of the chosen options."""
-    return Text("", SEPARATOR.join(node.text.strip() for node in nodes))
-
-
 def rich(nodes: Iterable[PageNode]) -> Text:
     """Return the original's ``text_rich``: a line for each text, buttons marked."""
     # Each chosen option adds a line above the whole page, the last option first, as in the original's ``text_rich``.
@@ -272,7 +263,7 @@ def rich(nodes: Iterable[PageNode]) -> Text:
 # By mode: the function that writes a part of a page, and the separator of parts.
 MODES: dict[str, tuple[Callable[[Iterable[PageNode]], Text], str]] = {
     "text": (plain, SEPARATOR),
-    "text_options": (with_options, SEPARATOR),
+    "text_options": ((lambda nodes: Text("", SEPARATOR.join(node.text.strip() for node in nodes))), SEPARATOR),
     "rich": (rich, ""),
 }
 

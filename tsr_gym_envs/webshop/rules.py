@@ -120,7 +120,7 @@ def click(shop: Shop, state: ShopState, name: str) -> ShopState | None:
     if name == "buy now":
         return state._replace(page="done")
     if name == "back to search":
-        return _leave(state)
+        return ShopState(state.goal, state.session, past=state.past, dice=state.dice, known=state.known)
     if name in ("< prev", "next >"):
         where = page_name(shop, state)
         if where == "search_results":
@@ -140,11 +140,6 @@ def click(shop: Shop, state: ShopState, name: str) -> ShopState | None:
     assert target is not None
     # A dict keeps the place of a group when another of its values is chosen.
     return state._replace(options=tuple((dict(state.options) | {target[0]: target[1]}).items()))
-
-
-def _leave(state: ShopState) -> ShopState:
-    """Return the search page, which resets everything except the goal."""
-    return ShopState(state.goal, state.session, past=state.past, dice=state.dice, known=state.known)
 
 
 def _list_results(shop: Shop, state: ShopState, number: int) -> ShopState:

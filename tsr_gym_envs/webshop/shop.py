@@ -22,7 +22,7 @@ from tsr_gym_envs.webshop.catalogue.opening import LOCK, open_catalogue
 from tsr_gym_envs.webshop.catalogue.original_random import Dice, draw_name, generator_of
 from tsr_gym_envs.webshop.catalogue.product import Goal, Product, document_of
 from tsr_gym_envs.webshop.catalogue.store import INDEX, Catalogue, open_nouns
-from tsr_gym_envs.webshop.pages import MODES, Layout, Page, Text, lay_out
+from tsr_gym_envs.webshop.pages import MODES, Layout, Page, lay_out
 from tsr_gym_envs.webshop.repairs import Repairs
 from tsr_gym_envs.webshop.reward import NounFn, score_purchase
 from tsr_gym_envs.webshop.settings import WebShopSettings
@@ -225,7 +225,7 @@ class Shop:
         self.parse = parse
         # Caches belong to the shop and not to the class, so that they are freed with it.
         self.layout = lru_cache(_REMEMBERED)(self._lay_out)
-        self.text = lru_cache(_REMEMBERED)(self._text)
+        self.text = lru_cache(_REMEMBERED)(lambda mode, page: MODES[mode][0](self.layout(page).nodes))
         self._score = lru_cache(_REMEMBERED)(self._score_purchase)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -279,9 +279,6 @@ class Shop:
     def _lay_out(self, page: Page) -> Layout:
         unique = self.repairs.symmetric_options
         return lay_out(page, self.product, self.parse, show_attrs=self.show_attrs, unique=unique)
-
-    def _text(self, mode: str, page: Page) -> Text:
-        return MODES[mode][0](self.layout(page).nodes)
 
 
 def open_shop(settings: WebShopSettings, noun_fn: NounFn | None = None) -> Shop:

@@ -134,12 +134,8 @@ def templates() -> jinja2.Environment:
     """Return the shop's templates, with automatic escaping."""
     loader = jinja2.PackageLoader("tsr_gym_envs.webshop", "html/templates")
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["initial"] = _initial
+    environment.filters["initial"] = lambda title: next((letter.upper() for letter in title if letter.isalnum()), "?")
     return environment
-
-
-def _initial(title: str) -> str:
-    return next((letter.upper() for letter in title if letter.isalnum()), "?")
 
 
 def _hue(product: Product) -> int:

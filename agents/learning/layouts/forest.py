@@ -136,13 +136,7 @@ def sees(forest: TokenForest, window: int | None = None) -> Sees:
 
 
 def _line(runs: Sequence[tuple[int, int, int]], order: Sequence[int], place: Ids) -> Line:
-    """Return depth, parent and end of every token.
-
-    Args:
-        runs: For each row, the depth at which it leaves the row above, and the bounds of the tokens that it adds.
-        order: Rows in the order of the runs.
-        place: See `TokenForest`.
-    """
+    """Return depth, parent and end of every token; a run is where a row leaves the one above, and its bounds."""
     total = runs[-1][2]
     depth, before, end = np.empty(total, dtype=np.int64), np.arange(total) - 1, np.full(total, total)
     # From the last run to the first, with a stack of the later runs: a token at depth d ends where the nearest later

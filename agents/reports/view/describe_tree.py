@@ -11,10 +11,11 @@ import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from struct import pack
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -35,6 +36,7 @@ from tsr_gym.tree import DAMAGE, Tree
 
 # Returns the picture of a snapshot in base64 as a data URI; None without a picture.
 Draw = Callable[[str], str | None]
+ResultT = TypeVar("ResultT")
 MODE = "rgb_array"
 ADVICE = "start tsr view with --env package.module:Id if you trust that module"
 
@@ -59,8 +61,20 @@ def find_drawing(seen: SeenTree, run: Path | None) -> Draw | None:
             _drawn(env, first)
         except Exception:
             continue
-        return lambda snapshot, env=env: _drawn_or_none(env, snapshot)  # type: ignore[misc]
+        return _or_none(partial(_drawn, env))
     return None
+
+
+def _or_none(view: Callable[[str], ResultT]) -> Callable[[str], ResultT | None]:
+    """Return a view that is None for a damaged snapshot, and where the environment cannot show the state."""
+
+    def viewed(snapshot: str) -> ResultT | None:
+        try:
+            return view(snapshot)
+        except Exception:  # Foreign code may raise any exception, see the module.
+            return None
+
+    return viewed
 
 
 def _ways(seen: SeenTree, run: Path | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -91,17 +105,14 @@ def _tupled(value: Any) -> Any:
     return tuple(map(_tupled, value)) if isinstance(value, list) else value
 
 
-def _drawn_or_none(env: gym.Env[Any, Any], snapshot: str) -> str | None:
-    try:
-        return _drawn(env, snapshot)
-    except Exception:  # From a damaged snapshot, or from an environment that cannot draw this state.
-        return None
+def _put(env: gym.Env[Any, Any], snapshot: str) -> None:
+    """Restore an environment without its wrappers: the last layer of a snapshot is the environment itself."""
+    snap = Snapshot.from_bytes(base64.b64decode(snapshot, validate=True))
+    restore(env, Snapshot(snap.layers[-1:]))
 
 
 def _drawn(env: gym.Env[Any, Any], snapshot: str) -> str:
-    snap = Snapshot.from_bytes(base64.b64decode(snapshot, validate=True))
-    # The last layer is the environment itself; its wrappers draw nothing.
-    restore(env, Snapshot(snap.layers[-1:]))
+    _put(env, snapshot)
     pixels: Any = env.render()
     if not isinstance(pixels, np.ndarray) or pixels.ndim != 3 or pixels.dtype != np.uint8 or pixels.shape[2] != 3:
         raise SnapshotError(f"wanted pixels [H, W, 3] of uint8 from render(), got a {type(pixels).__name__}")
@@ -144,7 +155,7 @@ def find_reading(seen: SeenTree) -> Read | None:
         return None
     # Foreign code may raise any exception, see the module.
     try:
-        settings = {key: tuple(value) if isinstance(value, list) else value for key, value in stack["kwargs"].items()}
+        settings = {key: _tupled(value) for key, value in stack["kwargs"].items()}
         cls = env_class(name)
         if cls is None or settings == (for_people := cls.people_settings(settings)):
             return None
@@ -153,7 +164,7 @@ def find_reading(seen: SeenTree) -> Read | None:
         _read(plays, shows, first)
     except Exception:
         return None
-    return lambda snapshot: _read_or_none(plays, shows, snapshot)
+    return _or_none(partial(_read, plays, shows))
 
 
 def _text_env(name: str, settings: dict[str, Any]) -> TextEnv[Any]:
@@ -164,17 +175,9 @@ def _text_env(name: str, settings: dict[str, Any]) -> TextEnv[Any]:
 
 
 def _read(plays: TextEnv[Any], shows: TextEnv[Any], snapshot: str) -> Reading:
-    snap = Snapshot.from_bytes(base64.b64decode(snapshot, validate=True))
     # One environment restores the state, the other one, with the settings for people, shows it.
-    restore(plays, Snapshot(snap.layers[-1:]))
+    _put(plays, snapshot)
     return Reading(shows.observe(plays.state), shows.buttons(plays.state))
-
-
-def _read_or_none(plays: TextEnv[Any], shows: TextEnv[Any], snapshot: str) -> Reading | None:
-    try:
-        return _read(plays, shows, snapshot)
-    except Exception:  # From a damaged snapshot, or from an environment that cannot show this state.
-        return None
 
 
 Outcome = Literal["solved", "failed", "cut", "dead end", "open"]
@@ -397,7 +400,8 @@ def describe_node(
     """
     tree = seen.tree
     node = tree.node(index)
-    candidate = node.candidate
+    candidate, actions = node.candidate, node.info.get("available_actions")
+    clickables = actions.get("clickables") if isinstance(actions, Mapping) else ()
     return {
         "node": index,
         "why": _why(tree, index),
@@ -411,7 +415,7 @@ def describe_node(
         "logprobs": [number(logprob) for logprob in candidate.logprobs],
         "advantages": [number(advantage) for advantage in learned_from(tree).of.get(index, ())],
         "answers": _texts(node.info.get("golden_answers")),
-        "buttons": _buttons(node.info.get("available_actions")) if reading is None else list(reading.buttons),
+        "buttons": _texts(clickables) if reading is None else list(reading.buttons),
         "info": {name: as_text(value) for name, value in node.info.items() if name not in _SHOWN_ELSEWHERE},
     }
 
@@ -447,8 +451,3 @@ def label_of(node: Node) -> str:
 
 def _texts(values: object) -> list[str]:
     return [value for value in values if isinstance(value, str)] if isinstance(values, (list, tuple)) else []
-
-
-def _buttons(actions: object) -> list[str]:
-    """Return the buttons and links of a page, where the turn's facts contain them."""
-    return _texts(actions.get("clickables")) if isinstance(actions, Mapping) else []

@@ -16,7 +16,7 @@ from tsr_gym.agents.reports.view.site import CHUNK, Site
 from tsr_gym.errors import TsrGymError
 from tsr_gym.files import write_atomically
 from tsr_gym.records import to_json
-from tsr_gym.tree import Watch
+from tsr_gym.tree import Meter
 
 STYLES = ("libraries/uplot.css", "view.css")
 SCRIPTS = (
@@ -91,7 +91,7 @@ def export_page(
     *,
     most_trees: int = 100,
     modules: Sequence[str] = (),
-    watch: Watch = lambda stage, done, total: None,
+    watch: Meter = lambda stage, done, total: None,
 ) -> ExportedPage:
     """Write runs and trees as one HTML file; an older file is replaced when all is written.
 
@@ -100,7 +100,7 @@ def export_page(
         out: The file.
         most_trees: Most trees, of which the newest are taken; their pictures, prompts and tokens need the most space.
         modules: See `Site`.
-        watch: See `Watch`; counts the trees that are written.
+        watch: See `Meter`; counts the trees that are written.
 
     Raises:
         ConfigError: The paths hold neither runs nor trees.

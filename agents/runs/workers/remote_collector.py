@@ -209,10 +209,7 @@ class RemoteCollector:
     def _check_engine(self, continuations: Sequence[Completion], expected: Sequence[Completion] | None) -> str | None:
         """Return why an engine does not sample from the learner's weights, None if it does.
 
-        Args:
-            continuations: The engine's continuations of the fixed prompts.
-            expected: Continuations of an engine that was checked with the same weights; None if the learner still has
-                these weights.
+        It is compared with an engine that was checked with the same weights, or with the learner if it still has them.
         """
         tolerance, learner = self.config.run.parity_tolerance, self.learner
         if tolerance == 0:

@@ -283,7 +283,7 @@ def _entities(settings: WorldSettings, rng: np.random.Generator) -> list[Entity]
 def _entity(number: int, entity_kind: str, book: NameBook, rng: np.random.Generator) -> Entity:
     has_alias = rng.random() < P_HAS_ALIAS
     if entity_kind == "person":
-        trades = trades_of("person")
+        trades = tuple(dict.fromkeys(r.trade for r in grammar().relations.values() if r.object == "person" and r.trade))
         is_female = bool(rng.random() < 0.5)
         name = book.person(is_female)
         trade = book.one(trades + tuple(trade for trade in COMMON_TRADES if trade in trades))
@@ -326,11 +326,6 @@ def _adaptations(entities: list[Entity], settings: WorldSettings, rng: np.random
             taken.add(book.name)
             entities[film.number] = film._replace(name=book.name)
     return entities
-
-
-def trades_of(entity_kind: str) -> tuple[str, ...]:
-    """Return the trades that relations ask for in a kind of entity."""
-    return tuple(dict.fromkeys(r.trade for r in grammar().relations.values() if r.object == entity_kind and r.trade))
 
 
 class _Drawing:

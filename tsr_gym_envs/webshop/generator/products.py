@@ -177,11 +177,6 @@ def choose_attributes(draws: Draws, sketch: Sketch) -> tuple[Attribute, ...]:
     return sketch.attributes[: max(2, count - int(draws.quantile(LEFT_OUT) + 0.5))]
 
 
-def write_instruction(draws: Draws, sketch: Sketch, wanted: Sequence[Attribute]) -> str:
-    """Return a sentence that asks for a product by its query and attributes, to be followed by options and price."""
-    return f"{draws.pick(vocabulary().openers)} {_wish(draws, sketch, wanted)}"
-
-
 def _wish(draws: Draws, sketch: Sketch, wanted: Sequence[Attribute]) -> str:
     query = sketch.kind.query
     adjectives, features, uses = ([part.words for part in wanted if part.role == role] for role in ROLES)
@@ -313,7 +308,7 @@ def record(row: int, seed: int) -> Record:
     entry: dict[str, Any] = {"attributes": attributes}
     if wanted:
         entry |= {
-            "instruction": write_instruction(draws, sketch, wanted),
+            "instruction": f"{draws.pick(vocabulary().openers)} {_wish(draws, sketch, wanted)}",
             "instruction_attributes": [attribute.phrase for attribute in wanted],
         }
     item = _item(draws, sketch, asin)
