@@ -149,7 +149,7 @@ ENGINES = {
     "auto": EngineEntry(None, in_workers=True),
     "trie": EngineEntry(None, in_workers=True),
     "transformers": EngineEntry(None, in_workers=True),
-    "vllm": EngineEntry(f"{_HERE}.vllm_model:VllmModel", "vllm", takes_adapters=True, in_workers=True),
+    "vllm": EngineEntry(f"{_HERE}.vllm_engine:VllmModel", "vllm", takes_adapters=True, in_workers=True),
     "vllm-server": EngineEntry(f"{_HERE}.vllm_server:VllmServer", "vllm"),
     "openai": EngineEntry(None),
 }

@@ -9,9 +9,10 @@ import torch
 
 from tests.agents.tiny import ScriptedEngine, random_qwen2
 from tsr_gym import CheckFailed, ConfigError
-from tsr_gym.agents.policies.engine import Completion, Engine, EngineEntry, find_engine, start_host
+from tsr_gym.agents.policies.engine import ENGINES, Completion, Engine, EngineEntry, find_engine, start_host
 from tsr_gym.agents.policies.transformers_engine import TransformersEngine
 from tsr_gym.agents.policies.trie_engine import TrieEngine
+from tsr_gym.optional import load
 from tsr_gym.testing.check_engine import HELD
 
 
@@ -108,6 +109,10 @@ class Held:
 
     def __init__(self, folder, *, dtype, number=1):
         self.made_with = (folder, dtype, number)
+
+
+def test_the_host_of_every_engine_exists():
+    assert all(callable(load(entry.host)) for entry in ENGINES.values() if entry.host)
 
 
 def test_an_engine_of_ones_own_is_chosen_by_its_name_and_gets_the_settings_that_it_has_arguments_for():
