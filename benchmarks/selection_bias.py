@@ -25,6 +25,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from benchmarks.measure import write_result
 from tsr_gym.agents.episodes.env_pool import EnvPool
@@ -192,12 +193,8 @@ def best_by_return(tasks: Sequence[int], seeds: range, exact: list[Exact]) -> di
 
 def draw(numbers: dict[str, Any], out: Path) -> None:
     """Draw what was selected, what it is worth, and what repeats cost, and save a PNG."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, panels = pyplot.subplots(1, len(SEARCHES) + 1, figsize=(17, 5), layout="constrained")
+    figure = Figure(figsize=(17, 5), layout="constrained")
+    panels = figure.subplots(1, len(SEARCHES) + 1)
     for panel, (name, by_mode) in zip(panels, numbers["searches"].items(), strict=False):
         _draw_modes(panel, name, by_mode, numbers)
     last = panels[-1]
@@ -218,7 +215,6 @@ def draw(numbers: dict[str, Any], out: Path) -> None:
     last.legend(fontsize=8)
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize=9)
     figure.savefig(out, dpi=130)
-    pyplot.close(figure)
 
 
 def _draw_modes(panel: Any, name: str, by_mode: dict[str, Any], numbers: dict[str, Any]) -> None:

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-import matplotlib
 import numpy as np
 import tyro
-from matplotlib import pyplot
+from matplotlib.figure import Figure
 
 import tsr_gym  # noqa: F401 (registers the environments)
 from benchmarks.measure import RESULTS, write_result
@@ -80,8 +79,6 @@ def measure_teachers() -> None:
     write_result("teachers", {"instances": NUM_INSTANCES, **results})
 
 
-matplotlib.use("Agg")
-
 NAME = "word_worlds"
 FIGURE = RESULTS.parents[1] / "docs" / "images" / f"{NAME}.png"
 WORLDS = {"webshop": "the shop", "retrieval_qa": "questions of one and two hops"}
@@ -121,8 +118,9 @@ def main() -> int:
 
 def draw(runs: list[Row], out: Path) -> None:
     """Draw held-out success over the minutes of training, a panel per world, with random and optimal play as lines."""
-    figure, panels = pyplot.subplots(1, len(runs), figsize=(4 * len(runs), 3.4), layout="constrained", squeeze=False)
-    for panel, run in zip(panels[0], runs, strict=True):
+    figure = Figure(figsize=(4 * len(runs), 3.4), layout="constrained")
+    panels = figure.subplots(1, len(runs), squeeze=False)[0]
+    for panel, run in zip(panels, runs, strict=True):
         minutes = [point["seconds"] / 60 for point in run["points"]]
         panel.plot(minutes, [100 * point["success"] for point in run["points"]], "o-", label="trained")
         for bar, colour in (("random", "grey"), ("optimal", "C2")):
@@ -133,10 +131,9 @@ def draw(runs: list[Row], out: Path) -> None:
         panel.set_xlabel("minutes of training")
         panel.set_ylim(0, None)
         panel.grid(alpha=0.3)
-    panels[0][0].set_ylabel("held-out success, %")
-    panels[0][0].legend(fontsize=8)
+    panels[0].set_ylabel("held-out success, %")
+    panels[0].legend(fontsize=8)
     figure.savefig(out, dpi=140)
-    pyplot.close(figure)
 
 
 if __name__ == "__main__":

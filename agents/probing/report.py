@@ -131,21 +131,17 @@ def save_calibration(result: Calibration, folder: Path) -> list[Path]:
 
 def draw_calibration(result: Calibration, out: Path) -> None:
     """Draw rank correlations by turn, dropped prefixes, and success against budget, and save a PNG."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     exact = result.siblings is not None
-    figure, panels = pyplot.subplots(1, 3 if exact else 1, figsize=(16 if exact else 6, 4.5), layout="constrained")
-    panels = panels if exact else [panels]
+    figure = Figure(figsize=(16 if exact else 6, 4.5), layout="constrained")
+    panels = figure.subplots(1, 3 if exact else 1, squeeze=False)[0]
     if exact:
         _draw_ranking(result, panels[0])
         _draw_drops(result, panels[1])
     _draw_gains(result, panels[-1])
     figure.suptitle(calibration_heading(result), fontsize=9)
     figure.savefig(out, dpi=150)
-    pyplot.close(figure)
 
 
 def _draw_ranking(result: Calibration, panel: Any) -> None:
@@ -319,13 +315,11 @@ def _ends(price: Price) -> str:
 
 def draw_probe(result: Probe, out: Path) -> None:
     """Draw the price of a success by each way to play, with intervals, and save a PNG."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     counts = result.config.counts
-    figure, panel = pyplot.subplots(figsize=(9, 1.5 + 0.5 * len(result.tallies)), layout="constrained")
+    figure = Figure(figsize=(9, 1.5 + 0.5 * len(result.tallies)), layout="constrained")
+    panel = figure.subplots()
     prices = [tally.price(counts) for tally in result.tallies]
     most = 2 * max((end for price in prices for end in price if end), default=1)
     for place, (tally, price) in enumerate(zip(result.tallies, prices, strict=True)):
@@ -342,4 +336,3 @@ def draw_probe(result: Probe, out: Path) -> None:
     panel.set(xscale="log", xlabel=f"{UNITS[counts]} per success, 95 % over instances")
     figure.suptitle(probe_heading(result), fontsize=8)
     figure.savefig(out, dpi=150)
-    pyplot.close(figure)

@@ -265,14 +265,12 @@ def draw_curves(folders: Sequence[Path], out: Path) -> None:
         CheckpointError: A folder holds no evaluated run.
         ConfigError: As `summarise_runs` does.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     runs = load_comparable(folders)
     methods = runs_by_method(runs)
-    figure, panels = pyplot.subplots(1, 2, figsize=(12, 4.5), sharey=True, layout="constrained")
+    figure = Figure(figsize=(12, 4.5), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
     for panel, key, name in zip(panels, ("step", "sampled_tokens_total"), ("updates", "sampled tokens"), strict=True):
         for number, (label, members) in enumerate(methods.items()):
             for run in members:
@@ -296,7 +294,6 @@ def draw_curves(folders: Sequence[Path], out: Path) -> None:
     panels[0].set_ylabel("held-out success, %")
     panels[0].legend(fontsize=8)
     figure.savefig(out, dpi=150)
-    pyplot.close(figure)
 
 
 def _powers(most: int) -> list[int]:

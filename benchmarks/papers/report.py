@@ -8,14 +8,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import matplotlib
-from matplotlib import pyplot
+from matplotlib.figure import Figure
 
 from benchmarks.measure import difference_words, table_of, write_between_marks
 from benchmarks.papers.plan import Method, Scale, Setting, Table
 from benchmarks.pay.report import interval
-
-matplotlib.use("Agg")
 
 Row = dict[str, Any]
 COSTS = ("model_calls", "env_steps", "restores", "optimizer_steps", "groups", "groups_kept", "seconds")
@@ -129,9 +126,9 @@ def draw(table: Table, result: Mapping[str, Any], out: Path) -> None:
     """Draw a panel per setting, a thin line per run and a thick one per method; save a PNG."""
     runs, (name, factor) = result["runs"], AXES[table.view]
     settings = list(dict.fromkeys(run["setting"] for run in runs))
-    width = 3.4 * len(settings) + 2.6
-    figure, panels = pyplot.subplots(1, len(settings), figsize=(width, 3.6), layout="constrained", squeeze=False)
-    for panel, setting in zip(panels[0], settings, strict=True):
+    figure = Figure(figsize=(3.4 * len(settings) + 2.6, 3.6), layout="constrained")
+    panels = figure.subplots(1, len(settings), squeeze=False)[0]
+    for panel, setting in zip(panels, settings, strict=True):
         for number, method in enumerate(trained.name for trained in table.methods if trained.trains):
             mine = [run["points"] for run in runs if (run["setting"], run["method"]) == (setting, method)]
             curves = [[factor * point[table.view] for point in points] for points in mine]
@@ -144,10 +141,9 @@ def draw(table: Table, result: Mapping[str, Any], out: Path) -> None:
         panel.set_title(setting, fontsize=10)
         panel.set_xlabel("updates")
         panel.grid(alpha=0.3)
-    panels[0][0].set_ylabel(name)
-    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)
+    panels[0].set_ylabel(name)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)
     figure.savefig(out, dpi=140)
-    pyplot.close(figure)
 
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "paper_tables.md"

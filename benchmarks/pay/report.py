@@ -9,16 +9,13 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-import matplotlib
 import numpy as np
-from matplotlib import pyplot
+from matplotlib.figure import Figure
 
 from benchmarks.measure import RESULTS, difference_words, table_of, write_between_marks
 from benchmarks.pay.plan import EASIER, FILTERING, LEVIN, TSR_PLUS, Contrast
 from tsr_gym.agents.episodes.intervals import Interval, poisson, pooled, student
 from tsr_gym.agents.probing.rankings import spearman
-
-matplotlib.use("Agg")
 
 Row = dict[str, Any]
 ENDS = ("points", "low", "high")
@@ -183,10 +180,8 @@ def draw(result: Row, out: Path) -> None:
     """Draw a panel per base model of the headline, a thin line per run, and a panel of the law; save a PNG."""
     headline = [row for row in result["differences"] if row["part"] == "headline"]
     high = -(-(len(headline) + 1) // COLUMNS)
-    figure, grid = pyplot.subplots(
-        high, COLUMNS, figsize=(4 * COLUMNS, 3.6 * high), layout="constrained", squeeze=False
-    )
-    panels = grid.flatten()
+    figure = Figure(figsize=(4 * COLUMNS, 3.6 * high), layout="constrained")
+    panels = figure.subplots(high, COLUMNS, squeeze=False).flatten()
     for panel, row in zip(panels, headline, strict=False):
         _curves(panel, row, result["runs"])
         panel.sharey(panels[0])
@@ -196,7 +191,6 @@ def draw(result: Row, out: Path) -> None:
     for unused in panels[len(headline) + 1 :]:
         unused.remove()
     figure.savefig(out, dpi=140)
-    pyplot.close(figure)
 
 
 def _curves(panel: Any, row: Row, runs: Sequence[Row]) -> None:
