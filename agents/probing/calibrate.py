@@ -32,7 +32,7 @@ from tsr_gym.agents.strategies import STRATEGIES, choose_strategy
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import Call, choose, fold, parse_call
 from tsr_gym.sections import check_choices, check_numbers
-from tsr_gym.tree import Meter, Strategy
+from tsr_gym.tree import Meter, Policy, Strategy
 
 # Names of the number that decides what a strategy spends, in the order in which they are looked up.
 BUDGETS = ("branching", "n", "simulations", "expansions", "rollouts", "max_rollouts")
@@ -190,10 +190,7 @@ def calibrate_env(
         CheckpointError: The folder holds no model.
         MissingExtra: The environment, its oracle or the model needs a package that is not installed.
     """
-    model = ModelConfig(model=config.model, engine=config.engine, engine_url=config.engine_url)
-    player = set_up(config, model, config.imagined, temperature=config.at_temperature, api=config.api, note=note)
-    pool = player.pool(config.score)
-    policy = player.policy(pool.base)
+    pool, policy = _guided(config, note)
     budget, settings = search_settings(config.search, widths=config.widths, budgets=config.budgets, depth=config.depth)
     tasks, seeds = held_out(config.instances), range(config.seeds)
     check_scorer(config.env, pool, policy, tasks[0])
@@ -222,9 +219,7 @@ def calibrate_env(
     for setting in settings:
         grown = rated(setting.strategy, f"{setting.label}: trees", setting.label)
         results.append(_result(setting, grown, played(setting.strategy, f"{setting.label}: play"), alone))
-    # Requests to a server may have a price.
-    if isinstance(policy, ApiPolicy):
-        note(f"asked: {policy.api.ledger}")
+    _note_requests(policy, note)
     return Calibration(
         config,
         budget,
@@ -237,6 +232,14 @@ def calibrate_env(
         results,
         unknown,
     )
+
+
+def _guided(config: CalibrationConfig, note: Note) -> tuple[EnvPool, Policy]:
+    """Return the environments with the score, and the player."""
+    model = ModelConfig(model=config.model, engine=config.engine, engine_url=config.engine_url)
+    player = set_up(config, model, config.imagined, temperature=config.at_temperature, api=config.api, note=note)
+    pool = player.pool(config.score)
+    return pool, player.policy(pool.base)
 
 
 def search_settings(
@@ -301,6 +304,12 @@ def _result(
 def _per_episode(played: PlayedEpisodes) -> tuple[float, float]:
     """Return the steps of the environment and the sampled tokens of an episode."""
     return played.spent.env_steps / played.num_episodes, played.spent.sampled_tokens / played.num_episodes
+
+
+def _note_requests(policy: Policy, note: Note) -> None:
+    """Report the requests to a server, which may have a price."""
+    if isinstance(policy, ApiPolicy):
+        note(f"asked: {policy.api.ledger}")
 
 
 def _random_bar(
