@@ -6,6 +6,7 @@ them, and rows need no padding. Torch computes matrix products, compiled functio
 
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import chain
 from threading import Event
 from typing import Any, NamedTuple
 
@@ -176,7 +177,7 @@ class TrieEngine:
         """
         starts = np.zeros(len(prompts) + 1, np.int64)
         np.cumsum(lengths, out=starts[1:])
-        flat = np.fromiter((token for prompt in prompts for token in prompt), np.int64, starts[-1])
+        flat = np.fromiter(chain.from_iterable(prompts), np.int64, starts[-1])
         wanted = _wanted(len(flat), len(prompts), int(lengths.max()))
         shared, ends = np.empty_like(lengths), np.empty_like(lengths)
         self._kept.make_room(len(flat))
