@@ -1,10 +1,13 @@
 """Sokoban played naively on character grids: the plain twin that the tests compare the bitboards with."""
 
+import json
 from collections import deque
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
+from tests.conftest import NOT_THERE, SHARED
 from tsr_gym_envs.sokoban.levels import parse_level
 
 STEPS = {"Up": (-1, 0), "Down": (1, 0), "Left": (0, -1), "Right": (0, 1)}
@@ -56,6 +59,14 @@ def fewest_moves(rows, limit=None):
                 seen[after] = seen[here] + 1
                 queue.append(after)
     return None
+
+
+def labelled(path):
+    """Return (row, position) for each row of a file of labelled positions, named by its path below ../shared."""
+    if not SHARED.is_dir():
+        pytest.skip(NOT_THERE)
+    rows = [json.loads(line) for line in (SHARED / path).read_text(encoding="utf-8").splitlines()]
+    return [(row, parse_level("\n".join(row["rows"]))) for row in rows]
 
 
 def state_of(rows):

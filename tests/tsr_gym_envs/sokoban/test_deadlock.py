@@ -1,17 +1,14 @@
 """Deadlock rules, and the compiled kernels below them."""
 
 import itertools
-import json
 import random
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.conftest import deep
+from tests.conftest import deep, run_python
+from tests.tsr_gym_envs.sokoban.boards import labelled
 from tsr_gym import InvalidLevel
 from tsr_gym_envs.compiled import numpy_below, python_below, python_random, python_twister, seed_by_number
 from tsr_gym_envs.sokoban.deadlock import freeze, keep_corral_pushes, unpacked
@@ -224,16 +221,6 @@ def test_pushes_are_listed_as_the_rules_make_them():
         assert listed == made
 
 
-GOLDEN = Path(__file__).resolve().parents[4] / "shared" / "golden" / "sokoban"
-
-
-def golden(name):
-    if not GOLDEN.is_dir():
-        pytest.skip(f"the golden cases are not there: wanted the folder {GOLDEN}")
-    rows = [json.loads(line) for line in (GOLDEN / name).read_text(encoding="utf-8").splitlines()]
-    return [(row, parse_level("\n".join(row["rows"]))) for row in rows]
-
-
 def random_positions(rng, level, num):
     free = cells(~level.walls & ((1 << level.height * level.width) - 1))
     for _ in range(num):
@@ -285,7 +272,7 @@ def test_every_rule_is_the_first_to_find_something_on_random_boards():
 
 def test_labelled_states_of_every_stratum_are_classified():
     missed, counts = Counter(), Counter()
-    for row, state in golden("sokoban_states.jsonl"):
+    for row, state in labelled("golden/sokoban/sokoban_states.jsonl"):
         deadlock = find_deadlock(state)
         assert not (row["solvable"] and deadlock), f"{row['id']}: {deadlock}"
         counts[row["stratum"]] += 1
@@ -297,18 +284,18 @@ def test_labelled_states_of_every_stratum_are_classified():
 
 @pytest.mark.parametrize("name", ["sokoban_states.jsonl", "sokoban_handmade.jsonl", "boxoban_play_states.jsonl"])
 def test_with_search_exactly_the_unsolvable_states_are_flagged(name):
-    for row, state in golden(name):
+    for row, state in labelled(f"golden/sokoban/{name}"):
         assert (find_deadlock(state, search_nodes=50_000) is None) == row["solvable"], row
 
 
 def test_rules_find_what_the_strongest_rule_of_the_labels_found_after_random_play():
-    for row, state in golden("boxoban_play_states.jsonl"):
+    for row, state in labelled("golden/sokoban/boxoban_play_states.jsonl"):
         if "pair_player" in row["caught_by"] or "bip_frozen" in row["caught_by"]:
             assert find_deadlock(state) is not None, row
 
 
 def test_no_position_on_an_optimal_path_is_flagged():
-    for _, state in golden("boxoban_labelled.jsonl")[::8]:
+    for _, state in labelled("golden/sokoban/boxoban_labelled.jsonl")[::8]:
         for letter in solve(state).lurd:
             state = push(state, "udlr".index(letter.lower()))
             assert find_deadlock(state) is None
@@ -318,7 +305,7 @@ def test_no_position_on_an_optimal_path_is_flagged():
 @pytest.mark.parametrize(("num_levels", "num_steps"), [(50, 200), deep(204, 3000)])
 def test_no_position_on_the_way_back_from_solved_is_flagged(num_levels, num_steps):
     rng = np.random.default_rng(7)
-    for _, start in golden("boxoban_labelled.jsonl")[:num_levels]:
+    for _, start in labelled("golden/sokoban/boxoban_labelled.jsonl")[:num_levels]:
         level = start.level
         boxes, player = level.goals, int(rng.choice(cells(~level.walls & ~level.goals & ((1 << 100) - 1))))
         for offset in rng.choice(level.offsets, num_steps).tolist():
@@ -390,4 +377,4 @@ def test_without_numba_the_pip_line_is_named():
         "    except MissingExtra as error: assert \"pip install 'tsr-gym[envs]'\" in str(error)\n"
         "    else: raise SystemExit('no MissingExtra')\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).resolve().parents[3])
+    run_python(code)

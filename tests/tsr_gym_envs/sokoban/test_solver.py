@@ -1,27 +1,17 @@
 """Solutions against a plain search over single moves, and against labels."""
 
-import json
 from collections import deque
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.conftest import deep
+from tests.tsr_gym_envs.sokoban.boards import labelled
 from tsr_gym import ConfigError, TsrGymError
 from tsr_gym_envs.sokoban.levels import parse_level, play_lurd
 from tsr_gym_envs.sokoban.rules import Level, SokobanState, cells, push
 from tsr_gym_envs.sokoban.score import retrograde
 from tsr_gym_envs.sokoban.solver import distance_to_solved, solve
-
-SHARED = Path(__file__).resolve().parents[4] / "shared"
-
-
-def labelled(path):
-    if not SHARED.is_dir():
-        pytest.skip(f"the golden cases and data are not there: wanted the folder {SHARED}")
-    rows = [json.loads(line) for line in (SHARED / path).read_text(encoding="utf-8").splitlines()]
-    return [(row, parse_level("\n".join(row["rows"]))) for row in rows]
 
 
 def random_states(seed, num, max_boxes=3):
@@ -79,22 +69,12 @@ def test_random_boards_are_solved_as_a_plain_search_solves_them(optimal, boards)
 
 
 @pytest.mark.parametrize(
-    ("path", "optimal"),
-    [
-        ("golden/sokoban/sokoban_states.jsonl", "pushes"),
-        ("golden/sokoban/sokoban_states.jsonl", "moves"),
-        ("golden/sokoban/sokoban_handmade.jsonl", "pushes"),
-        ("golden/sokoban/sokoban_handmade.jsonl", "moves"),
-        ("golden/sokoban/boxoban_labelled.jsonl", "pushes"),
-        ("golden/sokoban/boxoban_labelled.jsonl", "moves"),
-        ("golden/sokoban/boxoban_play_states.jsonl", "pushes"),
-        ("golden/sokoban/gym_sokoban_10x10_rooms.jsonl", "pushes"),
-        ("golden/sokoban/gym_sokoban_10x10_rooms.jsonl", "moves"),
-    ],
+    "name", ["sokoban_states", "sokoban_handmade", "boxoban_labelled", "boxoban_play_states", "gym_sokoban_10x10_rooms"]
 )
-def test_labelled_positions_are_solved_with_the_labelled_counts(path, optimal):
-    for row, state in labelled(path):
-        check(state, solve(state, optimal=optimal), optimal, row[f"min_{optimal}"])
+def test_labelled_positions_are_solved_with_the_labelled_counts(name):
+    for row, state in labelled(f"golden/sokoban/{name}.jsonl"):
+        for optimal in ("pushes", "moves") if name != "boxoban_play_states" else ("pushes",):
+            check(state, solve(state, optimal=optimal), optimal, row[f"min_{optimal}"])
 
 
 # Levels that 4,000,000 nodes do not suffice for.
