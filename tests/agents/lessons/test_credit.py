@@ -162,6 +162,11 @@ def shares(logits=LOGITS):
     return torch.softmax(logits, dim=0)
 
 
+def scores():
+    """Return the gradient of each choice's log-probability, `[4, 4]`."""
+    return torch.eye(4, dtype=torch.float64) - shares()
+
+
 def tuples(samples):
     """Yield every way to sample, as choices, and how likely it is."""
     for choices in product(range(4), repeat=samples):

@@ -91,6 +91,13 @@ def test_a_rule_that_gives_no_numbers_is_named():
         choose_groups(LessonConfig(filter="none", credit=(rule,)))(collected(MIXED))
 
 
+def doubled(group):
+    def twice(trajectory):
+        return replace(trajectory, turns=tuple(replace(turn, reward=2 * turn.reward) for turn in trajectory.turns))
+
+    return Group(group.task, tuple(map(twice, group.trajectories)))
+
+
 def test_the_gate_passes_mixed_groups_and_failed_ones_that_a_rule_tells_apart():
     lessons = choose_groups(LessonConfig(filter="learnable", credit=("first_occurrence(evidence='score')",)))
     actual = lessons(collected(MIXED, EVIDENT, BLANK))

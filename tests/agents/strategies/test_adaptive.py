@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.agents.worlds import grow_bare
+from tests.agents.worlds import Script, grow_bare, letters
 from tsr_gym.agents.strategies import adaptive, naive
 
 
@@ -75,3 +75,21 @@ def test_nothing_more_is_spent_where_all_agree(outcome, least):
     plain, _ = grow_bare(partial(naive, rollouts=least), alike)
     tree, _ = grow_bare(partial(adaptive, min_rollouts=least, max_rollouts=50, outcome=outcome), alike)
     assert [node.parent for node in tree.nodes] == [node.parent for node in plain.nodes]
+
+
+def test_what_an_agreeing_group_did_not_take_is_missing_from_the_ledger():
+    env = letters({"a": 1.0, "b": 2.0}, turns=1)
+    says = {"": "abababab"}
+    spent = env.search(Script(says), partial(adaptive, min_rollouts=2, max_rollouts=8)).spent
+    assert (spent.env_steps, spent.model_calls) == (2, 1)
+    env.reset(seed=0)
+    tree = env.search(Script(says), partial(adaptive, min_rollouts=2, max_rollouts=8, outcome="return"))
+    # Two letters and then twice four, of which equal ones share a step of the environment.
+    assert (len(tree.leaves()), tree.spent.env_steps, tree.spent.model_calls) == (8, 6, 3)
+
+
+@given(seed=st.integers(0, 10**6), least=st.integers(2, 5), more=st.integers(0, 9), parallel=st.integers(1, 12))
+def test_the_budget_is_kept_exactly_whatever_goes_on_at_a_time(seed, least, more, parallel):
+    numbers = {"min_rollouts": least, "max_rollouts": least + more, "outcome": "return", "parallel": parallel}
+    tree, _ = grow_bare(partial(adaptive, **numbers), by_luck, seed=seed)
+    assert len(tree.leaves()) == least + more

@@ -1,6 +1,7 @@
 """Best-first search and Levin tree search."""
 
 from functools import partial
+from itertools import pairwise
 from math import exp, inf, log, nan
 
 import numpy as np
@@ -56,6 +57,28 @@ def expanded(tree, wishes):
     return [words_of(tree)[wish.node] for wish in wishes]
 
 
+def visited(seed, value, expansions=13):
+    asked = []
+    search = watch(partial(best_first, expansions=expansions, samples=3, value=value), asked, expanded)
+    letters({"a": 1.0, "b": 1.0, "c": 1.0}, turns=3, seed=seed).search(cycle("abc"), search)
+    return asked
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_with_the_depth_as_value_it_searches_depth_first(seed):
+    order = visited(seed, lambda tree, node: float(tree.nodes[node].depth))
+    # For every order of ties: after a word its descendants are expanded, and only then a sibling.
+    assert len(set(order)) == 13
+    for before, after in pairwise(order):
+        assert after[:-1] == before if len(before) < 2 else after[:-1] == before[: len(after) - 1]
+    assert [len(word) for word in order] == [0, 1, 2, 2, 2, 1, 2, 2, 2, 1, 2, 2, 2]
+
+
+def test_with_its_negative_it_searches_breadth_first():
+    order = visited(3, lambda tree, node: -float(tree.nodes[node].depth))
+    assert [len(word) for word in order] == [0] + [1] * 3 + [2] * 9
+
+
 def asked_for(expansions, merge, policy, samples=3):
     """Return the words that were expanded, where the order of letters does not matter."""
     asked = []
@@ -72,6 +95,14 @@ def test_merging_expands_every_state_once_before_any_is_sampled_again(merge):
     assert (len(asked), len(set(asked[:20]))) == (30, 20)
     # The dearest words first, and no state a third time before all were sampled a second.
     assert (asked[20:22], len(set(asked[20:]))) == (["bbb", "abb"], 10)
+
+
+def test_without_merging_all_words_are_expanded_and_sampling_repeats_nothing():
+    asked = asked_for(99, None, cycle("abc"))
+    assert (len(asked), len(set(asked))) == (1 + 3 + 9 + 27, 20)
+    merged = partial(best_first, expansions=3, samples=1, merge="state")
+    tree = letters({"a": 1.0, "b": 2.0, "c": 0.5}, turns=1, bag=True).search(cycle("abc"), merged)
+    assert words_of(tree) == ["", "a", "b", "c"]
 
 
 def counted(strategy, child, **settings):
@@ -191,6 +222,14 @@ def test_under_a_limit_of_turns_a_likelier_longer_path_cuts_the_only_one_that_is
     assert not solves or len(asked) <= 4 / (0.1 * 0.9 * 0.9)
 
 
+def test_sampled_candidates_that_leave_out_a_solution_exceed_the_bound():
+    # The success has probability .5, so the bound is 2 / .5 = 4, but the first four samples are the other turn.
+    policy = Script({"": "bbbba", "b": "bbbbb"}, {"a": [log(0.5)], "b": [log(0.5)]})
+    tree = letters({"a": 1.0, "b": 0.0}, "a", bag=True, turns=1).search(policy, partial(levin, expansions=9, samples=1))
+    assert [words_of(tree)[end] for end in tree.chosen] == ["a"]
+    assert tree.spent.expansions == 5
+
+
 def test_an_estimate_of_the_turns_to_go_changes_the_order():
     # For a: (2 + 4) / .5 ** (1 + 4 / 2) = 48; for b: (2 + 1) / .25 ** (1 + 1 / 2) = 24. Without it, 4 against 8.
     policy = Script({"": "ab", "a": "ab", "b": "ab"}, {"a": [log(0.5)], "b": [log(0.25)]})
@@ -203,6 +242,23 @@ def test_an_estimate_of_the_turns_to_go_changes_the_order():
     assert second() == "a"
     assert second(togo=lambda tree, node: guess.get(words_of(tree)[node], 0.0)) == "b"
     assert second(togo=lambda tree, node: -9.0) == "a"
+
+
+def test_a_state_is_expanded_again_where_it_is_reached_with_a_larger_probability():
+    # The state s is one turn away with .3, and two turns away, by way of m, with .6 * .6 = .36; o always ends.
+    leads = {"": [("s", 0.3), ("m", 0.6), ("o", 0.1)], "m": [("s", 0.6), ("m", 0.3), ("o", 0.1)]}
+    leads["s"] = [("t", 0.5), ("s", 0.3), ("o", 0.2)]
+
+    def child(tree, parent, number):
+        there, probability = leads.get(tree.nodes[parent].observation, [("o", 0.5), ("o", 0.3), ("o", 0.2)])[number]
+        fields = {"candidate": said(number, probability), "observation": there, "state_key": there.encode()}
+        return fields | {"truncated": there == "o"}
+
+    tree, _, asked = counted(partial(levin, expansions=5, samples=3), child)
+    # Costs: m 2/.6 = 3.3, s 2/.3 = 6.7, s by way of m 3/.36 = 8.3, t below that 4/.18 = 22; m after m, 3/.18 = 17, and
+    # s after s, 3/.09 and 4/.108, are cut, as is t below the first s, 3/.15 = 20, had it come later.
+    assert [tree.nodes[node].observation for node in asked] == ["", "m", "s", "s", "t"]
+    assert [tree.nodes[tree.nodes[node].parent].observation for node in asked[1:]] == ["", "", "m", "s"]
 
 
 @pytest.mark.parametrize(
@@ -224,6 +280,16 @@ def test_the_probability_of_a_turn_is_that_of_all_its_tokens_or_its_share_of_the
     assert sorted(asked) == sorted(wanted)
 
 
+def test_levin_does_not_look_at_scores():
+    def chosen_with(rank):
+        world = letters({"a": 1.0, "b": 2.0, "c": 3.0}, turns=2)
+        search = partial(levin, expansions=6, samples=3)
+        tree = world.search(cycle("abc"), search, rater=lambda grown: [rank * node for _, node in grown])
+        return words_of(tree), [words_of(tree)[end] for end in tree.chosen]
+
+    assert chosen_with(1.0) == chosen_with(-1.0)
+
+
 @pytest.mark.parametrize(
     "strategy",
     [
@@ -237,7 +303,22 @@ def test_a_value_that_is_no_number_is_refused_with_its_function_and_node(strateg
         letters({"a": 1.0}, turns=2).search(cycle("a"), strategy)
 
 
+def test_what_a_node_said_before_is_no_other_turn():
+    seen = []
+    search = partial(levin, expansions=1, samples=3, togo=lambda tree, node: seen.append(node) or 0.0)
+    letters({"a": 1.0, "b": 1.0}).search(Script({"": "aba"}), search)
+    assert seen == [1, 2]
+
+
 def test_a_turn_of_probability_0_goes_last_and_is_not_lost():
     policy = Script({"": "ab", "a": "ab", "b": "xb"}, {"a": [0.0], "b": [-inf]})
     tree = letters({"a": 1.0, "b": 1.0, "x": 1.0}, "x", turns=2).search(policy, partial(levin, expansions=3, samples=2))
     assert [words_of(tree)[end] for end in tree.chosen] == ["bx"]
+
+
+def test_where_all_of_a_states_candidates_are_known_it_is_sampled_again():
+    policy = Script({"": "aab"}, {"a": [log(0.9)], "b": [log(0.1)]})
+    world = letters({"a": 1.0, "b": 3.0}, turns=1)
+    tree = world.search(policy, partial(levin, expansions=3, samples=1))
+    assert words_of(tree) == ["", "a", "a", "b"]
+    assert [words_of(tree)[end] for end in tree.chosen] == ["b", "a"]

@@ -10,10 +10,58 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.agents.worlds import PUSHER, Script, cycle, grow_bare, letters, rooms, words_of
+from tests.agents.worlds import PUSHER, WALKER, Script, cycle, grow_bare, lake, letters, rooms, words_of
 from tsr_gym import Expand, Tree
 from tsr_gym.agents.strategies import best_of_n, naive, random_branching
-from tsr_gym.agents.strategies.play_on import branching_trees
+from tsr_gym.agents.strategies.play_on import branching_trees, play_on
+
+PAYS = {"a": 1.0, "b": 2.0, "x": 0.0}
+
+
+def ends_of(tree, starts, turns=None):
+    """Return a strategy that plays on from some nodes, and the list that will hold the words where it came to."""
+    ends = []
+
+    def strategy(view):
+        ends.extend((yield from play_on(view, starts, turns)))
+
+    return strategy, ends
+
+
+@pytest.mark.parametrize(
+    ("turns", "wanted"),
+    [
+        (0, ["a", "", "a", "b", "a"]),
+        # The first node has two children already, so the policy continues with the third letter, and x ends the word.
+        (1, ["aa", "x", "ab", "ba", "ax"]),
+        (2, ["aaa", "x", "aba", "baa", "ax"]),
+        (None, ["aaaa", "x", "abaa", "baaa", "ax"]),
+    ],
+)
+def test_every_start_is_continued_once_in_the_order_of_the_starts(turns, wanted):
+    env = letters(PAYS, "x", 4)
+    env.expand(0, ["a", "b"])
+    strategy, ends = ends_of(env.tree, [1, 0, 1, 2, 1], turns)
+    rounds = []
+
+    def watched(view):
+        for wishes in strategy(view):
+            rounds.append([tuple(wish) for wish in wishes])
+            yield wishes
+
+    env.search(cycle("abx"), watched)
+    words = words_of(env.tree)
+    assert [words[end] for end in ends] == wanted
+    assert rounds[:1] == ([] if turns == 0 else [[(1, 3), (0, 1), (2, 1)]])
+    assert len(rounds) == (3 if turns is None else turns)
+
+
+def test_what_is_not_open_stays_where_it_is():
+    env = letters(PAYS, "x", 4, dead=["b"])
+    env.expand(0, ["x", "b"])
+    strategy, ends = ends_of(env.tree, [1, 2])
+    env.search(cycle("a"), strategy)
+    assert (ends, len(env.tree.nodes)) == ([1, 2], 3)
 
 
 @pytest.mark.parametrize("turns", [50, 400])
@@ -35,6 +83,14 @@ def test_a_round_costs_the_same_however_deep_the_tree_is(monkeypatch, turns):
     # The driver asks once per child; the strategy once per end and round, and about nothing else.
     assert set(asked) == {"children"}
     assert len(asked) <= 2 * 3 * turns
+
+
+@pytest.mark.parametrize("keep", [1, 3, 12])
+def test_the_best_by_reward_are_kept_best_first(keep):
+    tree = lake(4).search(WALKER, partial(best_of_n, n=12, keep=keep))
+    returns = sorted((tree.total(leaf, "reward") for leaf in tree.leaves()), reverse=True)
+    assert len(set(returns)) > 1
+    assert [tree.total(end, "reward") for end in tree.chosen] == returns[:keep]
 
 
 def test_paths_that_a_dead_end_stopped_are_not_chosen():
@@ -69,6 +125,15 @@ def test_there_are_as_many_leaves_as_published_however_long_the_episodes_are(num
         assert sorted(leaf for group in leaves for leaf in group) == sorted(tree.leaves())
 
 
+@given(numbers=NUMBERS, seed=st.integers(0, 1000))
+def test_a_tree_has_only_the_root_in_common_with_the_others(numbers, seed):
+    tree, _ = grow_bare(partial(random_branching, **numbers), by_luck, seed=seed)
+    nodes = [{node for leaf in group for node in tree.path(leaf)[1:]} for group in branching_trees(tree, **numbers)]
+    assert sum(len(group) for group in nodes) == len(tree.nodes) - 1
+    # The first chain of every tree begins with one of the first M children of the root, in order.
+    assert [min(group) for group in nodes] == list(tree.children(0))[: numbers["trees"]]
+
+
 @pytest.mark.parametrize("name", ["random_branching", "random_branching_of_one_turn"])
 def test_the_trees_of_the_golden_cases_are_told_apart_also_after_loading(name, tmp_path):
     case = json.loads((Path(__file__).parent / "golden" / f"{name}.json").read_text())
@@ -95,6 +160,12 @@ def test_a_tree_of_other_numbers_is_refused(wrong):
     tree, _ = grow_bare(partial(random_branching, **numbers), chain(4), seed=5)
     with pytest.raises(ValueError, match="wanted a tree of random_branching with"):
         branching_trees(tree, **(numbers | wrong))
+
+
+def test_no_rounds_are_plain_rollouts():
+    wanted, _ = grow_bare(partial(naive, rollouts=3), chain(4))
+    tree, _ = grow_bare(partial(random_branching, trees=3, rounds=0), chain(4))
+    assert [node.parent for node in tree.nodes] == [node.parent for node in wanted.nodes]
 
 
 def test_draws_are_uniform_over_the_root_and_whatever_has_children():

@@ -139,6 +139,13 @@ def test_parallel_simulations_ask_less_often_and_sample_as_much():
     assert min(sizes) >= 20
 
 
+def test_a_chain_that_waits_for_its_only_candidate_does_not_ask_for_another():
+    strategy = partial(puct, simulations=4, moves=1, k=1, alpha=0, parallel=4)
+    tree = letters({"a": 1.0}, turns=9).search(cycle("a"), strategy)
+    assert [len(tree.children(node)) for node in range(4)] == [1, 1, 1, 1]
+    assert tree.spent.model_calls == 4
+
+
 def test_dead_ends_are_left_alone_where_anything_else_is_there():
     def visited(dead):
         env = letters({"a": 1.0, "b": 5.0}, turns=3, dead=dead)
@@ -149,6 +156,17 @@ def test_dead_ends_are_left_alone_where_anything_else_is_there():
     # Below b all is lost, so that b, though it pays 5, is worth no more than the least that was seen.
     assert visited(["bb", "ba"]) == "abb"
     assert visited(["a", "b"]) in ("a", "b")
+
+
+def test_rollouts_value_a_candidate_by_where_the_policy_comes_to():
+    # The first letters pay the same; the letters after them do not.
+    pays = {"a": 0.0, "b": 0.0, "c": 0.0, "ca": 3.0}
+    for turns, wanted in ((0, None), (1, "c"), (None, "c")):
+        env = letters(pays, turns=2, seed=1)
+        strategy = partial(puct, simulations=3, moves=1, k=3, alpha=0, rollout_turns=turns)
+        tree = env.search(cycle("abc"), strategy)
+        assert len(tree.nodes) == (4 if turns == 0 else 7)
+        assert wanted in (None, words_of(tree)[tree.chosen[0]])
 
 
 @pytest.mark.parametrize("parallel", [1, 3])
@@ -236,3 +254,36 @@ def test_priors_are_a_softmax_of_what_the_policy_thought(rules, logits):
         visits.add_candidate([0], leaf)
     total = sum(map(exp, logits))
     assert visits._seen[0].priors == pytest.approx([exp(logit) / total for logit in logits])
+
+
+@pytest.mark.parametrize(
+    ("backup", "wanted"),
+    [
+        # Paths are worth 1, 2, 3 and, one turn further, 3 - 1.
+        ("mean", [(1 + 2 + 3 + 2) / 4, 1, 2, (3 + 2) / 2, 2]),
+        # What is known below the third candidate replaces what it looked worth itself.
+        ("max", [2, 1, 2, 2, 2]),
+    ],
+)
+def test_returns_are_backed_up_to_every_node_on_the_way(backup, wanted):
+    visits = grown(backup=backup)
+    visits.enter(0)
+    for path, leaf in (([0], 1), ([0], 2), ([0], 3), ([0, 3], 4)):
+        visits.await_candidate(path)
+        visits.add_candidate(path, leaf)
+        visits.back_up([*path, leaf], leaf)
+    assert [visits.quality(node) for node in range(5)] == wanted
+    assert [visits._seen[node].visits for node in range(5)] == [4, 1, 1, 2, 1]
+    assert (visits.most_visited(0), visits.end_of_most_visited(0)) == (3, 4)
+
+
+def test_a_simulation_waits_where_everything_is_under_way():
+    visits = grown(k=1.0, alpha=0.0)
+    visits.enter(0)
+    walk = visits.walk(0)
+    assert walk == ([0], True)
+    visits.await_candidate(walk.path)
+    assert visits.walk(0) is None
+    visits.add_candidate(walk.path, 1)
+    visits.back_up([0, 1], 1)
+    assert visits.walk(0) == ([0, 1], True)

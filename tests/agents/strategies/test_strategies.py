@@ -284,6 +284,13 @@ def grown():
     return env.tree
 
 
+@pytest.mark.parametrize("merge", ["state", "turns"])
+def test_nodes_in_one_state_are_one(merge):
+    tree = grown()
+    assert identity(tree, 3, merge) == identity(tree, 5, merge) != identity(tree, 1, merge)
+    assert distinct(tree, [6, 5, 4, 3, 2, 1], merge) == [6, 5, 4, 2, 1]
+
+
 def test_without_merging_after_an_end_or_without_a_key_a_node_is_only_itself():
     tree = grown()
     everything = list(range(8))
@@ -291,6 +298,16 @@ def test_without_merging_after_an_end_or_without_a_key_a_node_is_only_itself():
     assert [identity(tree, node, "state") for node in (4, 6, 7)] == [4, 6, 7]
     tree, _ = grow_bare(lambda tree: iter([[(0, 3)]]), lambda tree, parent, number: {})
     assert distinct(tree, [1, 2, 3], "state") == [1, 2, 3]
+
+
+def test_the_turns_that_are_left_may_belong_to_the_state():
+    # The same word after one turn and after two, because one answer of the policy changed nothing.
+    env = letters({"a": 1.0, "": 0.0}, turns=5)
+    env.expand(0, ["a", ""])
+    env.expand(2, ["a"])
+    tree = env.tree
+    assert distinct(tree, [1, 3], "state") == [1]
+    assert distinct(tree, [1, 3], "turns") == [1, 3]
 
 
 def siblings(**settings):
@@ -307,3 +324,14 @@ def test_the_best_come_first_and_dead_ends_which_no_end_is_last():
     tree = letters({"a": 1.0, "x": 0.0}, "x", dead=["x"])
     tree.expand(0, ["x"])
     assert not is_dead(tree.tree, 1)
+
+
+def test_ties_are_broken_as_the_tree_breaks_them():
+    orders = set()
+    for seed in range(8):
+        tree = siblings(seed=seed)
+        equal = ranked(tree, [1, 2, 3, 4], lambda node: 0.1 + 0.2 if node % 2 else 0.3)
+        assert equal == ranked(tree, [4, 3, 2, 1], lambda node: 0.0)
+        orders.add(tuple(equal))
+        assert ranked(tree, [3, 4], tree.merit) == tree.best([3, 4], 2)
+    assert len(orders) > 4
