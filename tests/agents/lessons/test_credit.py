@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from tests.agents.learning.advantages.forests import by_turn, flat
 from tsr_gym.agents.episodes.trajectory import Group, Trajectory, Turn
+from tsr_gym.agents.learning.advantages import tspo
+from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.lessons.credit import (
     first_occurrence,
     format_penalty,
@@ -95,6 +98,12 @@ def test_answers_are_matched_as_whole_words_or_as_any_part(observation, gold, bo
     assert normalise("  An  Apple, a pear: THE end! ") == "apple pear end"
 
 
+@pytest.mark.parametrize("alpha", [0.0, -0.5, 1.5])
+def test_evidence_is_worth_a_share_of_a_success(alpha):
+    with pytest.raises(ValueError, match="alpha > 0 and <= 1"):
+        first_occurrence(FAILED, ANSWER, alpha=alpha)
+
+
 def test_golden_answers_of_the_environment_are_looked_for_where_none_are_named():
     given = tuple(
         replace(one, turns=tuple(replace(turn, golden_answers=("Paul Walker",)) for turn in one.turns))
@@ -105,6 +114,15 @@ def test_golden_answers_of_the_environment_are_looked_for_where_none_are_named()
     assert any(map(any, rewards(actual)))
     # What is named goes first.
     assert not any(map(any, rewards(first_occurrence(replace(FAILED, trajectories=given), ("nobody",)))))
+
+
+def test_in_a_group_that_only_failed_alpha_does_not_matter_to_scaled_advantages():
+    # Turn 0: 1, 1, 0 of alpha: mean 2/3, deviation 1/sqrt 3. Turn 1: 0, 1, 0. Turns 2 and 3: nothing.
+    third = (1 / 3) * 3**0.5
+    for alpha in (0.1, 0.5, 1.0):
+        batch = collate([first_occurrence(FAILED, ANSWER, alpha=alpha)])
+        expected = [third, -third, 0, 0, third, 2 * third, 0, -2 * third, -third]
+        assert flat(by_turn(batch, tspo(batch))) == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_turn_is_rewarded_by_how_much_it_raised_its_potential():
@@ -119,6 +137,14 @@ def test_a_turn_is_rewarded_by_how_much_it_raised_its_potential():
     assert rewards(potential_differences(group, start=lambda group: group.task - 2.0)) == [[1.0], []]
     group = Group(0, (trajectory(turn("ab"), turn("abcd"), finished=False),))
     assert rewards(potential_differences(group, potential=lambda turn: len(turn.observation))) == [[2, 2]]
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.9])
+def test_along_a_finished_episode_differences_sum_to_minus_the_starts_potential(gamma):
+    for scores in ([3.0, -1.0, 2.0], [0.5], [7.0, 7.0]):
+        group = Group(0, (trajectory(*[turn(score=score) for score in scores]),))
+        (gains,) = rewards(potential_differences(group, start=1.5, gamma=gamma))
+        assert sum(gamma**number * gain for number, gain in enumerate(gains)) == pytest.approx(-1.5)
 
 
 def test_turns_without_the_form_and_with_too_many_tokens_pay():

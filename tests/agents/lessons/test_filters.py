@@ -47,6 +47,13 @@ def test_the_groups_whose_returns_vary_most_are_kept(ratio, expected):
     assert kept(keep_uncertain(FIVE, ratio), FIVE) == expected
 
 
+def test_where_nothing_varies_nothing_is_kept():
+    assert keep_uncertain([worth(1.0, 1.0), worth(-0.5, -0.5)], 1.0) == []
+    # 0.1 + 0.2 is not 0.3 in floating point; that is no variation.
+    assert keep_uncertain([worth(0.1 + 0.2, 0.3)], 1.0) == []
+    assert keep_uncertain([], 0.5) == []
+
+
 @pytest.mark.parametrize("ratio", [0.0, -0.5, 1.01, float("nan")])
 def test_a_share_that_is_none_is_refused(ratio):
     with pytest.raises(ValueError, match="wanted ratio > 0 and <= 1"):
@@ -67,6 +74,13 @@ SOME = [
 @pytest.mark.parametrize(("ratio", "expected"), [(1 / 6, [2]), (1 / 3, [2, 4]), (0.5, [1, 2, 4]), (1.0, [1, 2, 4])])
 def test_only_groups_with_successes_and_failures_are_kept(ratio, expected):
     assert kept(keep_mixed_success(SOME, ratio), SOME) == expected
+
+
+def test_without_a_mixed_group_that_varies_nothing_is_kept_and_without_a_filter_everything():
+    assert keep_mixed_success([SOME[0], SOME[3]], 1.0) == []
+    assert keep_mixed_success([], 1.0) == []
+    assert keep_mixed_success([worth(1.0, 1.0, success=[True, False])], 1.0) == []
+    assert keep_all(FIVE) == FIVE
 
 
 def reasons(kept):
@@ -104,6 +118,14 @@ def test_the_same_rewards_in_another_order_or_other_parts_are_equal_returns(step
     assert not has_equal_returns(of(rewarded(*first), rewarded(*other, 1e-6)))
 
 
+def test_noise_grows_with_the_size_of_returns():
+    assert has_equal_returns(of(rewarded(1e6), rewarded(1e6 + 1e-7)))
+    assert not has_equal_returns(of(rewarded(1.0), rewarded(1.0 + 1e-7)))
+    # One trajectory, or none, differs from nothing.
+    assert has_equal_returns(of(rewarded(1.0)))
+    assert has_equal_returns(of())
+
+
 def test_equal_returns_teach_nothing_and_shares_and_counts_are_positive():
     groups = [worth(0.1 + 0.2, 0.3), worth(0.0, 1e-6), worth(2.0, 2.0)]
     kept = keep_varied(groups)
@@ -121,6 +143,11 @@ def test_equal_returns_teach_nothing_and_shares_and_counts_are_positive():
 def test_a_return_that_is_no_number_is_not_passed_over_in_silence(bad, keep):
     with pytest.raises(TrainingDiverged, match="trajectory 1 of task 0 is"):
         keep([of(rewarded(1.0), rewarded(0.5, bad, success=True))])
+
+
+@pytest.mark.parametrize(("k", "expected"), [(0, []), (1, [1]), (2, [1, 3]), (4, [0, 1, 3, 4]), (9, [0, 1, 3, 4])])
+def test_a_number_of_groups_may_be_kept(k, expected):
+    assert kept(keep_top_k(FIVE, k), FIVE) == expected
 
 
 # As samples of two, their deviations are 0.5, 2, 0, 1 and 1 times the square root of 2; without it:

@@ -11,6 +11,7 @@ from tsr_gym import Budget, ConfigError, NotFinite
 from tsr_gym.agents.episodes.collect import Collected
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.trajectory import Group, harvest_all
+from tsr_gym.agents.lessons.filters import keep_concise
 from tsr_gym.agents.lessons.groups import choose_groups
 from tsr_gym.agents.lessons.settings import LessonConfig
 from tsr_gym.agents.strategies import naive
@@ -89,6 +90,23 @@ def test_a_rule_that_gives_no_numbers_is_named():
     rule = "tests.agents.lessons.test_groups:endless"
     with pytest.raises(NotFinite, match=r"reward of a turn of trajectory 0 of task 1 by .*test_groups:endless"):
         choose_groups(LessonConfig(filter="none", credit=(rule,)))(collected(MIXED))
+
+
+def test_a_filter_of_the_library_is_called_by_its_name():
+    groups = [replace(MIXED, trajectories=(*MIXED.trajectories, path((3,), (4,))))]
+    actual = choose_groups(LessonConfig(filter="keep_concise(keep=2)"))(collected(*groups))
+    assert actual == keep_concise(groups, 2)
+    assert actual.dropped == {"trajectory_less_concise": 1}
+
+
+def test_credit_rules_apply_in_order_after_the_filter():
+    rules = ("length_penalty(max_tokens=2, cache=2)", "tests.agents.lessons.test_groups:doubled")
+    actual = choose_groups(LessonConfig(filter="varied", credit=rules))(collected(MIXED, BLANK))
+    # Two tokens a turn cost the full penalty of 1; the blank group varied in nothing before that.
+    assert rewards(actual) == [[[0.0], [-2.0]]]
+    turned = choose_groups(LessonConfig(filter="varied", credit=rules[::-1]))(collected(MIXED))
+    assert rewards(turned) == [[[1.0], [-1.0]]]
+    assert actual.dropped == {"group_equal_returns": 1}
 
 
 def doubled(group):
