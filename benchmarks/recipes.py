@@ -7,6 +7,7 @@ docs/search_teaches.md again; ``--collect`` reads the runs that are there.
 import json
 import os
 import shutil
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,13 @@ NATURAL = (
     "sokoban --seed 21 --env-set solution_length=[1,5] max_actions_per_turn=1 max_turns=20 max_actions=20 --band 0 1 "
     "--steps 1600 --instances 2500 --episodes 4 --poor-steps 1 --validations 128 --keep-skilled"
 )
-RECIPES = {"E1": NATURAL, **{base: BASES[base] for base in ("L1", "W1", "D1")}}
+# The same for questions of one hop.
+NATURAL_QUESTIONS = (
+    "retrieval_qa --seed 31 --env-set hops=[1] entities=1000 questions=3000 max_turns=5 --band 0 1 --poor-steps 1 "
+    "--validations 128 --keep-skilled"
+)
+RECIPES = {"E1": NATURAL, "N1": NATURAL_QUESTIONS, **{base: BASES[base] for base in ("L1", "W1", "D1")}}
+PLANNED = Path(__file__).parent / "pay" / "planned.toml"
 
 
 class Case(NamedTuple):
@@ -42,13 +49,15 @@ class Case(NamedTuple):
         title: Name in the tables.
         flags: Of ``tsr train``: world, model, environment, budget.
         ways: Flags of each way to train, by its name; the first one is compared with the others.
-        seeds: Pairs.
+        seeds: Of the paired runs.
+        forecast: What was expected, where that was written down before the runs.
     """
 
     title: str
     flags: str
     ways: dict[str, str]
-    seeds: int = 8
+    seeds: Sequence[int] = range(8)
+    forecast: str = ""
 
 
 def _case(title: str, world: str, base: str, env_set: str, lr: str, tokens: int, updates: int, held_out: int) -> Case:
@@ -58,6 +67,21 @@ def _case(title: str, world: str, base: str, env_set: str, lr: str, tokens: int,
     if base == "S1":
         ways["levin"] = f"--recipe levin --lr {lr}"
     return Case(title, f"{world} --model BASES/{base} --env-set {env_set} {budget} {often}", ways)
+
+
+def planned() -> dict[str, Case]:
+    """Return the cases that were written down before their runs, by name."""
+    cases = {}
+    for name, cell in tomllib.loads(PLANNED.read_text()).items():
+        tokens, updates = cell["tokens"], cell["updates"]
+        budget = f"--total-tokens {tokens} --update-tokens {tokens // updates} --updates {4 * updates}"
+        flags = f"{cell['flags']} {budget} --eval-every {updates // 2} --eval-instances {cell['held_out']}"
+        # The recipe expert has its own rate: it learns by fits alone.
+        ways = {
+            way: f"--recipe {way}" if way == "expert" else f"--recipe {way} --lr {cell['lr']}" for way in cell["ways"]
+        }
+        cases[name] = Case(cell["title"], flags, ways, cell["seeds"], cell["forecast"])
+    return cases
 
 
 PLAIN = "--recipe expert --search naive --search-when always --trajectories 8 --naive 0 --search-temperature"
@@ -83,12 +107,13 @@ CASES = {
             "64 passes a fit": "--recipe expert --fit-passes 64",
             "fits to the present weights": "--recipe expert --fit-from current",
         },
-        seeds=4,
+        seeds=range(4),
     ),
     "rooms": _case("rooms of 10 to 16 moves, S1", "sokoban", "S1", ROOMS, "1e-3", 60_000, 32, 512),
     "lake": _case("lake of 6x6, L1", "frozen_lake", "L1", lake(6).env_set, "1e-3", 20_000, 16, 512),
     "shop": _case("shop of 500 products, W1", "webshop", "W1", "num_products=500", "3e-4", 20_000, 16, 256),
     "questions": _case("questions of 2 to 4 hops, D1", "retrieval_qa", "D1", DEEP, "1.5e-4", 20_000, 16, 256),
+    **planned(),
 }
 
 
@@ -108,9 +133,9 @@ class Args:
 
 def cells(out: Path) -> Iterator[tuple[str, str, int, str, str]]:
     """Yield case, way, seed, folder and flags of every run."""
-    for case, (_, flags, ways, seeds) in CASES.items():
+    for case, (_, flags, ways, seeds, _) in CASES.items():
         for way, own in ways.items():
-            for seed in range(seeds):
+            for seed in seeds:
                 folder = f"{case}-{way.replace(', ', '-').replace(' ', '-')}-{seed}"
                 run = f"train {flags.replace('BASES', str(out / 'bases'))} {own} --seed {seed}"
                 yield case, way, seed, folder, run
@@ -135,7 +160,7 @@ def collected(out: Path) -> list[Row]:
 def analysed(runs: list[Row]) -> list[Row]:
     """Return a row for each case and way: success, and the paired difference of the first way to it."""
     rows = []
-    for case, (title, _, ways, _) in CASES.items():
+    for case, (title, _, ways, *_) in CASES.items():
         of_way = {way: {run["seed"]: run for run in runs if (run["case"], run["way"]) == (case, way)} for way in ways}
         first = next(iter(ways))
         for way, mine in of_way.items():
@@ -181,8 +206,17 @@ def tables(rows: list[Row]) -> dict[str, str]:
     def table(cases: Sequence[str]) -> str:
         return table_of(head, [line(row) for row in rows if row["case"] in cases])
 
-    taught = ("expert", "parts")
-    return {**{case: table([case]) for case in taught}, "auto": table([case for case in CASES if case not in taught])}
+    parts = {
+        "expert": ["expert"],
+        "parts": ["parts"],
+        "auto": ["rooms", "lake", "shop", "questions"],
+        "fresh": [case for case in planned() if case.startswith("fresh")],
+        "natural": [case for case in planned() if case.startswith("natural")],
+    }
+    forecasts = [[case.title, case.forecast] for case in planned().values()]
+    return {name: table(cases) for name, cases in parts.items()} | {
+        "forecasts": table_of(("setting", "forecast"), forecasts)
+    }
 
 
 def main() -> int:
