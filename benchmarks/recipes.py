@@ -38,7 +38,17 @@ NATURAL_QUESTIONS = (
     "retrieval_qa --seed 31 --env-set hops=[1] entities=1000 questions=3000 max_turns=5 --band 0 1 --poor-steps 1 "
     "--validations 128 --keep-skilled"
 )
-RECIPES = {"E1": NATURAL, "N1": NATURAL_QUESTIONS, **{base: BASES[base] for base in ("L1", "W1", "D1")}}
+NATURAL_LAKE = (
+    "frozen_lake --seed 41 --env-set size=4 success_rate=0.9 max_actions_per_turn=1 max_turns=20 max_actions=20 "
+    "--band 0 1 --poor-steps 1 --validations 128 --keep-skilled"
+)
+RECIPES = {
+    "E1": NATURAL,
+    "E2": NATURAL.replace("--seed 21", "--seed 22"),
+    "N1": NATURAL_QUESTIONS,
+    "K1": NATURAL_LAKE,
+    **{base: BASES[base] for base in ("L1", "W1", "D1")},
+}
 PLANNED = Path(__file__).parent / "pay" / "planned.toml"
 
 
