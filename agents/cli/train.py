@@ -26,7 +26,7 @@ from tsr_gym.agents.config.recipes import read_config_file
 from tsr_gym.agents.config.resolve import sources_in_words
 from tsr_gym.agents.config.sections import SECTIONS
 from tsr_gym.agents.runs.check import check_resume, check_start
-from tsr_gym.agents.runs.train import collecting_only_new
+from tsr_gym.agents.runs.train import collecting_rarely
 from tsr_gym.agents.runs.workers.on_ray import WorkerConfig
 from tsr_gym.errors import ConfigError
 from tsr_gym.optional import TRUST, importing, importing_only, require
@@ -274,7 +274,7 @@ def _run(trainer: Any, signals: "_Signals") -> bool:
     def doing() -> str:
         return str(trainer.doing) if trainer.processes.leads else ""
 
-    with collecting_only_new(), _progress(console) as bar, still_working(doing, bar.console) as note:
+    with collecting_rarely(), _progress(console) as bar, still_working(doing, bar.console) as note:
         task = bar.add_task("", total=trainer.config.run.updates, completed=trainer.progress.update)
 
         unlearned = _Unlearned()

@@ -6,7 +6,7 @@ Episodes run on dice that no search has seen, unless it was clairvoyant: only th
 import json
 import shutil
 import sys
-from base64 import b85decode, b85encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -283,13 +283,16 @@ def summarise(played: Sequence[Trajectory], forms: Sequence[bytes | None] = ()) 
 
 
 def bars(pool: EnvPool, *, tasks: Sequence[int]) -> Bars:
-    """Return the exact bars of some instances, from the environment's oracle."""
-    pairs = []
-    for task in tasks:
-        env = pool.set([task])[0]
-        base: Any = env.unwrapped
-        pairs.append(base.success_bars(base.state))
-    if not pairs or any(pair is None for pair in pairs):
+    """Return the exact bars of some instances, from the environment's oracle; equal instances are computed once."""
+    firsts = _firsts(_drawn(pool, tasks))
+    of_first = {}
+    for place in dict.fromkeys(firsts):
+        base: Any = pool.set([tasks[place]])[0].unwrapped
+        of_first[place] = base.success_bars(base.state)
+        if of_first[place] is None:
+            return Bars(None, None)
+    pairs = [of_first[first] for first in firsts]
+    if not pairs:
         return Bars(None, None)
     return Bars(_mean([pair[0] for pair in pairs]), _mean([pair[1] for pair in pairs]))
 
@@ -380,7 +383,7 @@ def _firsts(starts: Sequence[Snapshot]) -> list[int]:
     return [first.setdefault(digest(episode_of(start).state), place) for place, start in enumerate(starts)]
 
 
-def _drawn(pool: EnvPool, tasks: list[int]) -> list[Snapshot]:
+def _drawn(pool: EnvPool, tasks: Sequence[int]) -> list[Snapshot]:
     return [snapshot(env) for env in pool.set(tasks)]
 
 
@@ -417,14 +420,14 @@ def _read(folder: Path) -> _Stored | None:
         if digest != _digest(text):
             raise ValueError("the text does not match its digest")
         kept = json.loads(text)
-        starts = [Snapshot.from_bytes(b85decode(start)) for start in kept["starts"]]
+        starts = [Snapshot.from_bytes(b64decode(start)) for start in kept["starts"]]
         return _Stored(Bars(**kept["bars"]), starts, kept["firsts"])
     except (OSError, ValueError, TypeError, LookupError, TsrGymError):
         return None
 
 
 def _write(folder: Path, stored: _Stored) -> None:
-    starts = [b85encode(start.to_bytes()).decode() for start in stored.starts]
+    starts = [b64encode(start.to_bytes()).decode() for start in stored.starts]
     text = json.dumps({"bars": asdict(stored.bars), "starts": starts, "firsts": stored.firsts})
     # If the disk is full or not writable, the next run computes this again.
     with suppress(OSError, TsrGymError):

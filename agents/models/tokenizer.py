@@ -6,7 +6,6 @@ then read back as one of bytes. `load_tokenizer` therefore compares the ids of a
 """
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,11 @@ from tokenizers import AddedToken, Tokenizer, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Tokenizer
 
 from tsr_gym.agents.models.settings import ModelCard
+from tsr_gym.agents.policies.text_encoder import SYMBOL
 from tsr_gym.errors import CheckpointError
 
 END, PAD = "<|im_end|>", "<|endoftext|>"
 _ROLES, _ANSWER = ("<user>", "<assistant>"), ("<answer>", "</answer>")
-# A tag, the separator of actions, a square such as b3, a word, a whole number, or any other symbol alone.
-_SYMBOL = re.compile(r"</?[a-z]+>|\|\||[a-z]{1,2}[0-9]+|[A-Z]?[a-z]+|[0-9]+|\S")
 _SYMBOL_TEMPLATE = (
     "{% for message in messages %}<{{ message.role }}>{{ message.content }}"
     "{% if message.role == 'assistant' %}" + END + "{% endif %}{% endfor %}"
@@ -39,7 +37,7 @@ def symbols(text: str) -> list[str]:
     >>> symbols("P b3 # a10 || Up</answer>")
     ['P', 'b3', '#', 'a10', '||', 'Up', '</answer>']
     """
-    return _SYMBOL.findall(text)
+    return SYMBOL.findall(text)
 
 
 def tiny_tokenizer(texts: Iterable[str]) -> Any:

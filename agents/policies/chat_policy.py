@@ -4,12 +4,13 @@ Text of the environment is encoded once, when it first appears. Answers of the m
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any
 
 from tsr_gym.agents.policies.engine import Completion, Engine
 from tsr_gym.agents.policies.prompts import History, Prompt
+from tsr_gym.agents.policies.text_encoder import text_encoder
 from tsr_gym.errors import ConfigError, EngineFailed
 from tsr_gym.seeds import derive_seed
 from tsr_gym.tree import Candidate, Expand, Tree
@@ -137,33 +138,6 @@ class _Template:
     def bridge(self, text: str) -> str:
         """Return everything from the end of one answer to the beginning of the next."""
         return self._bridge[0] + text + self._bridge[1] + self._forced
-
-
-def text_encoder(tokenizer: Any) -> Callable[[str], tuple[int, ...]]:
-    """Return a function from a text to the ids that a tokenizer encodes it as.
-
-    A call of a tokenizer of transformers takes twice as long as the encoding inside it, so its backend is called where
-    the class adds nothing.
-    """
-    # Imported here, because a policy without a model needs this file's seeds and no tokenizer.
-    from transformers import PreTrainedTokenizerFast
-
-    def call(text: str) -> tuple[int, ...]:
-        return tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
-
-    if not isinstance(tokenizer, PreTrainedTokenizerFast):
-        return call
-    if type(tokenizer)._encode_plus is not PreTrainedTokenizerFast._encode_plus:
-        return call
-    backend = tokenizer.backend_tokenizer
-
-    def encode(text: str) -> tuple[int, ...]:
-        # Other users of the tokenizer may have left these in its backend; a call takes them back.
-        if backend.truncation or backend.padding or backend.encode_special_tokens:
-            return call(text)
-        return tuple(backend.encode(text, add_special_tokens=False).ids)
-
-    return call if tokenizer.split_special_tokens else encode
 
 
 def sample_seeds(requests: Sequence[tuple[Tree, Expand]]) -> list[list[int]]:

@@ -112,19 +112,38 @@ def shortest_solution(state: SokobanState) -> list[int] | None:
 def random_success(state: SokobanState, num_actions: int) -> float:
     """Return the exact probability that uniformly random actions solve a position within a number of actions."""
     # Positions that several sequences of actions reach are merged, so the work grows with positions and not with 4**n.
-    chances = {state: 1.0}
+    # They are numbered as the walk reaches them, and each leads to four numbers, -1 for a solved position.
+    numbers, positions, leads_to = {state: 0}, [state], list[list[int]]()
+    chances = {0: 1.0}
     solved = 0.0
     for _ in range(num_actions):
-        spread: dict[SokobanState, float] = {}
+        spread: dict[int, float] = {}
         for here, chance in chances.items():
-            for action in range(len(ACTIONS)):
-                after = push(here, action)
-                if after.solved:
-                    solved += chance / len(ACTIONS)
+            while here >= len(leads_to):
+                leads_to.append(_numbered(_pushes(positions[len(leads_to)]), numbers, positions))
+            share = chance / len(ACTIONS)
+            for end in leads_to[here]:
+                if end < 0:
+                    solved += share
                 else:
-                    spread[after] = spread.get(after, 0.0) + chance / len(ACTIONS)
+                    spread[end] = spread.get(end, 0.0) + share
         chances = spread
     return solved
+
+
+def _pushes(state: SokobanState) -> list[SokobanState]:
+    return [push(state, action) for action in range(len(ACTIONS))]
+
+
+def _numbered(states: list[SokobanState], numbers: dict[SokobanState, int], positions: list[SokobanState]) -> list[int]:
+    """Return the numbers of positions, -1 for solved ones; new ones get the next numbers."""
+    ends = []
+    for state in states:
+        number = -1 if state.solved else numbers.setdefault(state, len(positions))
+        if number == len(positions):
+            positions.append(state)
+        ends.append(number)
+    return ends
 
 
 UNREACHABLE = 1_000_000

@@ -8,7 +8,7 @@ from tsr_gym import Candidate, ConfigError, EngineFailed, Expand
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.trajectory import Group, harvest_all, harvest_leaves
 from tsr_gym.agents.learning.batch import collate
-from tsr_gym.agents.policies.chat_policy import ChatPolicy, sample_seeds, text_encoder
+from tsr_gym.agents.policies.chat_policy import ChatPolicy, sample_seeds
 from tsr_gym.agents.policies.engine import Completion
 from tsr_gym.agents.policies.prompts import History, compact_prompt, messages_for, paper_prompt
 from tsr_gym.agents.strategies import naive
@@ -236,16 +236,3 @@ def test_a_template_that_refuses_a_system_message_says_so_in_our_words():
 def test_a_tokenizer_without_a_chat_template_is_refused(template):
     with pytest.raises(ConfigError, match="no chat template: wanted an instruction-tuned model"):
         talking(chatml_tokenizer(template), (5,))
-
-
-@pytest.mark.parametrize("changes", ["nothing", "truncation", "padding", "special tokens split"])
-def test_texts_are_encoded_as_a_call_of_the_tokenizer_encodes_them(changes):
-    tokenizer, texts = chatml_tokenizer(), ["", " a  b\n", f"{END}<|im_start|>user\nUp || é√<|im_end|> 12"]
-    tokenizer.split_special_tokens = changes == "special tokens split"
-    expected = [tuple(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
-    if changes == "truncation":
-        tokenizer("a b c d", truncation=True, max_length=2)
-    if changes == "padding":
-        tokenizer(["a b c d"], padding="max_length", max_length=40)
-    assert list(map(text_encoder(tokenizer), texts)) == expected
-    assert len(expected[-1]) > 6
