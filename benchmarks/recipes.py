@@ -61,6 +61,7 @@ class Case(NamedTuple):
         ways: Flags of each way to train, by its name; the first one is compared with the others.
         seeds: Of the paired runs.
         forecast: What was expected, where that was written down before the runs.
+        controls: The `ways` of plain play that were planned later.
     """
 
     title: str
@@ -68,6 +69,7 @@ class Case(NamedTuple):
     ways: dict[str, str]
     seeds: Sequence[int] = range(8)
     forecast: str = ""
+    controls: Sequence[str] = ()
 
 
 def _case(title: str, world: str, base: str, env_set: str, lr: str, tokens: int, updates: int, held_out: int) -> Case:
@@ -82,7 +84,9 @@ def _case(title: str, world: str, base: str, env_set: str, lr: str, tokens: int,
 def planned() -> dict[str, Case]:
     """Return the cases that were written down before their runs, by name."""
     cases = {}
-    for name, cell in tomllib.loads(PLANNED.read_text()).items():
+    for name, cell in _read_plan().items():
+        if name == "controls":
+            continue
         tokens, updates = cell["tokens"], cell["updates"]
         budget = f"--total-tokens {tokens} --update-tokens {tokens // updates} --updates {4 * updates}"
         flags = f"{cell['flags']} {budget} --eval-every {updates // 2} --eval-instances {cell['held_out']}"
@@ -90,8 +94,13 @@ def planned() -> dict[str, Case]:
         ways = {
             way: f"--recipe {way}" if way == "expert" else f"--recipe {way} --lr {cell['lr']}" for way in cell["ways"]
         }
-        cases[name] = Case(cell["title"], flags, ways, cell["seeds"], cell["forecast"])
+        controls = cell.get("controls", {})
+        cases[name] = Case(cell["title"], flags, ways | controls, cell["seeds"], cell["forecast"], tuple(controls))
     return cases
+
+
+def _read_plan() -> dict[str, Any]:
+    return tomllib.loads(PLANNED.read_text())
 
 
 PLAIN = "--recipe expert --search naive --search-when always --trajectories 8 --naive 0 --search-temperature"
@@ -143,7 +152,7 @@ class Args:
 
 def cells(out: Path) -> Iterator[tuple[str, str, int, str, str]]:
     """Yield case, way, seed, folder and flags of every run."""
-    for case, (_, flags, ways, seeds, _) in CASES.items():
+    for case, (_, flags, ways, seeds, *_) in CASES.items():
         for way, own in ways.items():
             for seed in seeds:
                 folder = f"{case}-{way.replace(', ', '-').replace(' ', '-')}-{seed}"
@@ -213,8 +222,11 @@ def tables(rows: list[Row]) -> dict[str, str]:
         counts = [f"{row['optimizer_steps']:.0f}", f"{row['sampled_tokens'] / 1000:.0f}k", solved, str(row["seeds"])]
         return [row["title"], row["way"], f"{row['before']:.1f}", after, difference, *counts]
 
-    def table(cases: Sequence[str]) -> str:
-        return table_of(head, [line(row) for row in rows if row["case"] in cases])
+    def table(cases: Sequence[str], *, with_controls: bool = False) -> str:
+        shown = [row for row in rows if row["case"] in cases]
+        return table_of(
+            head, [line(row) for row in shown if with_controls or row["way"] not in CASES[row["case"]].controls]
+        )
 
     parts = {
         "expert": ["expert"],
@@ -223,9 +235,12 @@ def tables(rows: list[Row]) -> dict[str, str]:
         "fresh": [case for case in planned() if case.startswith("fresh")],
         "natural": [case for case in planned() if case.startswith("natural")],
     }
+    controlled = [name for name, case in planned().items() if case.controls]
     forecasts = [[case.title, case.forecast] for case in planned().values()]
+    forecasts.append(["other ways of plain play", _read_plan()["controls"]["forecast"]])
     return {name: table(cases) for name, cases in parts.items()} | {
-        "forecasts": table_of(("setting", "forecast"), forecasts)
+        "controls": table(controlled, with_controls=True),
+        "forecasts": table_of(("setting", "forecast"), forecasts),
     }
 
 
