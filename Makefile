@@ -14,7 +14,7 @@ export TOKENIZERS_PARALLELISM := false
 
 .PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-bridges test-trl test-verl test-ray test-vllm test-clients test-verifiers test-openenv test-textworld test-lucene test-dense test-browser test-py docs dist lint links clean
 
-## make demo: train with and without search on Sokoban, print the table, save the plot (SEEDS=3, SMOKE=1)
+## make demo: train by the recipe auto and by plain play in two settings, print tables, save plots (SEEDS=3, SMOKE=1)
 demo: $(READY)
 	$(RUN) -m benchmarks.demo --seeds $(SEEDS) $(if $(SMOKE),--smoke)
 

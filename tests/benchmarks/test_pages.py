@@ -66,7 +66,7 @@ def test_the_page_quotes_the_medians_and_pages_are_painted_within_a_second():
 
 
 def test_piped_it_tells_each_evaluation_in_a_line_and_nothing_twice(tmp_path, capsys):
-    cell = demo.Cell(demo.CONTRAST.setting, "S1", demo.TSR_PLUS, 3)
+    cell = demo.Cell(demo.CONTRASTS[0].setting, "S1", demo.AUTO, 3)
     folder = tmp_path / "cells" / cell.name
     folder.mkdir(parents=True)
     with demo._bars() as bars:
@@ -80,18 +80,19 @@ def test_piped_it_tells_each_evaluation_in_a_line_and_nothing_twice(tmp_path, ca
             for _ in range(2):
                 demo._show(tmp_path, tasks, bars)
     assert capsys.readouterr().out.splitlines() == [
-        "tsr+, seed 3: 0 of 32 updates, held out 10 %",
-        "tsr+, seed 3: 10 of 32 updates, held out 25 %",
+        "10 to 16 moves: auto, seed 3: 0 of 32 updates, held out 10 %",
+        "10 to 16 moves: auto, seed 3: 10 of 32 updates, held out 25 %",
     ]
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "shown"), [(2.0, 9.0, "search paid"), (-1.0, 9.0, "nothing"), (-9.0, -1.0, "lost")]
+    ("low", "high", "shown"), [(2.0, 9.0, "is ahead"), (-1.0, 9.0, "is level"), (-9.0, -1.0, "is behind")]
 )
 def test_its_headline_says_what_the_interval_says(low, high, shown):
-    row = {"method": "tsr+", "control": "filtering", "success": 40.0, "control_success": 20.0, "points": 20.0}
-    counts = {"seeds": 8, "sampled_tokens": 9, "control_sampled_tokens": 9}
-    assert shown in demo.headline(row | counts | {"low": low, "high": high})
+    row = {"method": "auto", "control": "filtering", "success": 40.0, "control_success": 20.0, "points": 20.0}
+    counts = {"seeds": 8, "sampled_tokens": 9, "optimizer_steps": 5}
+    counts |= {f"control_{name}": count for name, count in counts.items() if name != "seeds"}
+    assert shown in demo.headline(row | counts | {"low": low, "high": high}, 0.5)
     assert "says nothing" in demo.headline(None)
 
 
