@@ -143,8 +143,8 @@ class _Moment(real_datetime.datetime):
 
     def timestamp(self) -> float:
         """Return the seconds of a time; those without a zone are in UTC."""
-        moment = self if self.tzinfo else self.replace(tzinfo=real_datetime.UTC)
-        return (moment - real_datetime.datetime(1970, 1, 1, tzinfo=real_datetime.UTC)).total_seconds()
+        parts = (self if self.tzinfo is None else self.astimezone()).timetuple()
+        return calendar.timegm(parts) + self.microsecond / 1e6
 
     def astimezone(self, tz: Any = None) -> Any:
         """Return the time in another zone, by default UTC."""
@@ -222,13 +222,12 @@ class ClosedLibrary:
     Attributes:
         meter: Counts the steps of the running command.
         commands: The commands by name.
+        interpreter: The class of interpreters.
     """
 
     def __init__(self) -> None:
         require(LIBRARY, "shell")
-        spec = find_spec(LIBRARY)
-        assert spec is not None and spec.origin is not None
-        self._root = Path(spec.origin).parent
+        self._root = _origin(LIBRARY).parent
         self.meter = meter = Meter()
         meter.begin(1 << 60, 1 << 60, 0, 0)
         self._texts: set[str] = set()
@@ -257,6 +256,8 @@ class ClosedLibrary:
             "__import__": self._import,
         }
         self.commands = self._commands()
+        self.interpreter = self.load("interpreter.interpreter").Interpreter
+        self.interpreter.execute_script = meter.nested(self.interpreter.execute_script)
 
     def load(self, name: str) -> Any:
         """Return a module of the library by its name, such as ``"parser.parser"``."""
@@ -288,9 +289,7 @@ class ClosedLibrary:
 
     def _file(self, name: str) -> Path:
         if name in COUNTED:
-            spec = find_spec(name)
-            assert spec is not None and spec.origin is not None
-            return Path(spec.origin)
+            return _origin(name)
         path = self._root.joinpath(*name.removeprefix(COPY).strip(".").split("."))
         return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
@@ -329,6 +328,12 @@ def _results(meter: Meter) -> dict[str, Any]:
         "shift": lambda left, right: left << meter.shift(left, right),
         "fill": lambda left, right: left % meter.fill(left, right),
     }
+
+
+def _origin(name: str) -> Path:
+    """Return the file of an installed module."""
+    spec = find_spec(name)
+    return Path((spec and spec.origin) or "")
 
 
 def _relpath(path: str, start: str) -> str:

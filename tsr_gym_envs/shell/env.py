@@ -65,7 +65,7 @@ class ShellEnv(TextEnv[ShellState]):
     ## Arguments
     | keyword | default |
     |---|---|
-    | `depth` | (1, 3): the number of commands of the oracle's plan, from 1 to 8; a number, or the least and the greatest |
+    | `depth` | (1, 3): commands of the oracle's plan, from 1 to 8: a number, or the least and the greatest |
     | `style` | ``sentences``; ``words``: tasks and commands of a few words over a small vocabulary |
     | `split` | ``all``; ``train``, ``valid`` or ``test``: no task of one is a task of another with other names |
     | `observation_mode` | ``full`` |
@@ -105,7 +105,7 @@ class ShellEnv(TextEnv[ShellState]):
         """
         if unknown := sorted(set(options) - {"task"}):
             raise ConfigError(f"unknown options of reset {unknown}; known: ['task']")
-        key = TaskKey(0, *self.settings.depths, self.settings.style)
+        key = TaskKey(0, self.settings.depths[0], self.settings.depths[-1], self.settings.style)
         number = options["task"] if "task" in options else draw_number(rng, key, self.settings.split)
         if type(number) is not int or number < 0:
             raise ConfigError(f"wanted a task as a whole number >= 0, got {number!r:.80}")
@@ -115,13 +115,13 @@ class ShellEnv(TextEnv[ShellState]):
     def transition(self, state: ShellState, action: str, rng: np.random.Generator) -> Step:
         """Return the session after a command."""
         try:
-            session, output, status, is_command = run(state.session, action, self.settings.limits, state.task.number)
+            result = run(state.session, action, self.settings.limits, state.task.number)
         except Refused as error:
             return new_tuple(Step, (state, 0.0, False, invalid(str(error))))
-        after = new_tuple(ShellState, (state.task, session, action, output, status))
-        if not is_command:
+        after = new_tuple(ShellState, (state.task, result.session, action, result.output, result.status))
+        if not result.is_command:
             # An agent that reads the shell's error can correct its command.
-            return new_tuple(Step, (after, 0.0, False, invalid(output.strip())))
+            return new_tuple(Step, (after, 0.0, False, invalid(result.output.strip())))
         is_over = self.is_success(after)
         return new_tuple(Step, (after, float(is_over), is_over, {}))
 

@@ -108,7 +108,7 @@ def count(draw: Draw) -> Part:
         f"Write the number of lines of {log} that contain {level} to {out}.",
         {log: _lines(rows)},
         (f"grep -c {level} {log} > {out}",),
-        _becomes(out, f"{sum(level in row for row in rows)}\n"),
+        _becomes(out, f"{sum(1 for row in rows if level in row)}\n"),
         guesses=(f"grep {level} {log} > {out}", f"wc -l {log} > {out}", f"grep -c {level} {log} > {log}"),
     )
 
@@ -129,13 +129,13 @@ def select(draw: Draw) -> Part:
 def total(draw: Draw) -> Part:
     """Add a column of a CSV file up."""
     table, out, words = f"{draw.name()}.csv", f"{draw.name()}.txt", draw.words(6)
-    rows = [(word, draw.number(2, 99), draw.number(2, 99)) for word in words[: draw.number(3, 6)]]
+    rows = {word: (draw.number(2, 99), draw.number(2, 99)) for word in words[: draw.number(3, 6)]}
     column = draw.number(2, 3)
     return Part(
         f"Write the sum of column {column} of {table} to {out}.",
-        {table: _lines([f"{word},{first},{second}" for word, first, second in rows])},
+        {table: _lines([f"{word},{first},{second}" for word, (first, second) in rows.items()])},
         (f"awk -F, '{{ s += ${column} }} END {{ print s }}' {table} > {out}",),
-        _becomes(out, f"{sum(row[column - 1] for row in rows)}\n"),
+        _becomes(out, f"{sum(row[column - 2] for row in rows.values())}\n"),
         guesses=(f"cut -d, -f{column} {table} > {out}", f"awk -F, '{{ s += $1 }} END {{ print s }}' {table} > {out}"),
     )
 

@@ -64,7 +64,7 @@ def beginning(contents: dict[str, str], modes: dict[str, int]) -> Files:
         contents: Texts by absolute path.
         modes: Permissions by path, where they are not 644.
     """
-    table: Table = {path: (FOLDER | 0o755, b"") for path in ("/", "/tmp", HOME)}
+    table: Table = dict.fromkeys(("/", "/tmp", HOME), (FOLDER | 0o755, b""))
     table[NULL] = (FILE | 0o666, b"")
     table |= {path: (FILE | modes.get(path, 0o644), text.encode()) for path, text in contents.items()}
     for path in list(table):

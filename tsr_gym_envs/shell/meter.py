@@ -14,6 +14,8 @@ import numpy as np
 
 # Bits of the largest whole number; a shell's numbers have 64.
 MAX_BITS = 4096
+# Scripts inside of scripts: substitutions, sourced files, shells in shells.
+MAX_NESTED = 20
 # Making a text of so many characters costs a step.
 CHARACTERS_PER_STEP = 256
 _LONG_NUMBER = re.compile(r"\d{6,}")
@@ -65,11 +67,25 @@ class Meter:
     """
 
     def __init__(self) -> None:
-        self.steps, self.most, self.draws, self.seed = 0, 0, 0, 0
+        self.begin(0, 0, 0, 0)
 
     def begin(self, steps: int, most: int, seed: int, draws: int) -> None:
         """Start the count of a command."""
-        self.steps, self.most, self.seed, self.draws = steps, most, seed, draws
+        self.steps, self.most, self.seed, self.draws, self._nested = steps, most, seed, draws, 0
+
+    def nested(self, execute: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a method of the interpreter that runs a script, with a limit of scripts inside of scripts."""
+
+        async def counted(interpreter: Any, script: Any) -> Any:
+            self._nested += 1
+            if self._nested > MAX_NESTED:
+                self.stop(f"more than {MAX_NESTED} scripts inside of scripts")
+            try:
+                return await execute(interpreter, script)
+            finally:
+                self._nested -= 1
+
+        return counted
 
     def tick(self) -> bool:
         """Count a step and return True.

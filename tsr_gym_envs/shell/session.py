@@ -20,11 +20,11 @@ VARIABLES = {
     "?": "0", "BASH_VERSION": "5.0.0(1)-release", "HOME": HOME, "HOSTNAME": "localhost", "OPTIND": "1",
     "PATH": "/usr/local/bin:/usr/bin:/bin", "PWD": HOME, "SHELL": "/bin/bash", "SHLVL": "1", "USER": "user",
 }  # fmt: skip
-EXPORTED = tuple(sorted(set(VARIABLES) - {"?", "HOSTNAME", "OPTIND"}))
+EXPORTED = tuple((name, "x", None) for name in sorted(set(VARIABLES) - {"?", "HOSTNAME", "OPTIND"}))
 SYNTAX_ERROR, NOT_FOUND = 2, 127
 # Frames of Python that a command may use, on top of those of its caller.
 _FRAMES = 1500
-# Nested calls of functions, sourced files and sub-shells.
+# Nested calls of functions.
 _CALLS = 20
 # The interpreter has one meter.
 _LOCK = RLock()
@@ -67,7 +67,7 @@ class Session(NamedTuple):
     previous: str = ""
     names: tuple[str, ...] = tuple(VARIABLES)
     values: tuple[str, ...] = tuple(VARIABLES.values())
-    attributes: tuple[tuple[str, str, str | None], ...] = tuple((name, "x", None) for name in EXPORTED)
+    attributes: tuple[tuple[str, str, str | None], ...] = EXPORTED
     functions: tuple[tuple[str, str], ...] = ()
     options: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
@@ -79,15 +79,22 @@ class Outcome(NamedTuple):
 
     Attributes:
         session: The session after it.
-        output: What it printed, errors last.
+        printed: Its standard output.
+        errors: Its error output.
         status: Its exit status.
         is_command: Whether the shell knows it: its syntax, and the name of a program in it.
     """
 
     session: Session
-    output: str
+    printed: str
+    errors: str
     status: int
     is_command: bool = True
+
+    @property
+    def output(self) -> str:
+        """All that it printed, errors last; bytes that are no text are replaced."""
+        return f"{self.printed}{self.errors}".encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 class Refused(Exception):
@@ -130,7 +137,7 @@ def run(session: Session, command: str, limits: ShellLimits, seed: int = 0) -> O
 def _run(library: ClosedLibrary, session: Session, command: str, limits: ShellLimits) -> Outcome:
     types, errors = library.load("types"), library.load("interpreter.errors")
     system = FileSystem(session.files, library.meter, limits.max_bytes)
-    interpreter = library.load("interpreter.interpreter").Interpreter(
+    interpreter = library.interpreter(
         fs=system,
         commands=library.commands,
         limits=types.ExecutionLimits(
@@ -142,11 +149,12 @@ def _run(library: ClosedLibrary, session: Session, command: str, limits: ShellLi
         ),
         state=_opened(library, session),
     )
-    parser = library.load("parser.parser")
     try:
         tree = library.load("parser").parse(command)
-    except (parser.ParseException, library.load("parser.lexer").LexerError) as error:
-        return Outcome(session, f"bash: {error}\n", SYNTAX_ERROR, is_command=False)
+    except (MemoryError, RecursionError):
+        raise
+    except Exception as error:
+        return Outcome(session, "", f"bash: {error}\n", SYNTAX_ERROR, is_command=False)
     try:
         result = drive(interpreter.execute_script(tree))
     except errors.ExitError as error:
@@ -154,16 +162,15 @@ def _run(library: ClosedLibrary, session: Session, command: str, limits: ShellLi
         interpreter.state.last_exit_code = error.exit_code
     except errors.ExecutionLimitError as error:
         raise Exhausted(str(error)) from None
-    output = f"{result.stdout}{result.stderr}"
-    if len(output) > limits.max_output:
+    if len(result.stdout) + len(result.stderr) > limits.max_output:
         raise Exhausted(f"an output of more than {limits.max_output} characters")
     after = _closed(library, system.value(), interpreter.state)
     if sum(map(len, after.values)) + sum(len(text) for _, text in after.functions) > limits.max_bytes:
         raise Exhausted(f"variables of more than {limits.max_bytes} characters")
     status = int(result.exit_code)
     if status == NOT_FOUND and after._replace(values=session.values) == session:
-        return Outcome(session, _shown(output), status, is_command=False)
-    return Outcome(after, _shown(output), status)
+        return Outcome(session, result.stdout, result.stderr, status, is_command=False)
+    return Outcome(after, result.stdout, result.stderr, status)
 
 
 def _opened(library: ClosedLibrary, session: Session) -> Any:
@@ -247,7 +254,3 @@ def _frames(num: int) -> Iterator[None]:
 def _is_text(text: str) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
-
-def _shown(output: str) -> str:
-    """Return an output as text: bytes that are none are replaced."""
-    return output.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
