@@ -21,6 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, NoReturn
+from zlib import crc32
 
 from tsr_gym.optional import require
 from tsr_gym_envs.shell.meter import Meter
@@ -251,6 +252,8 @@ class ClosedLibrary:
             **{f"__meter_{name}__": check for name, check in checks.items()},
             **{f"__meter_{name}_result__": result for name, result in _results(meter).items()},
             "range": meter.range,
+            # Python's own differs between processes.
+            "hash": lambda value: crc32(repr(value).encode("utf-8", "surrogatepass")),
             "format": lambda value, form="": format(value, meter.width(form)),
             "pow": lambda left, right, *mod: pow(left, meter.power(left, right), *mod),
             "__import__": self._import,

@@ -51,6 +51,10 @@ class Dice:
         """Reorder a list."""
         items[:] = [items[int(place)] for place in self._generator.permutation(len(items))]
 
+    def choice(self, items: list[Any]) -> Any:
+        """Return an item of a list."""
+        return items[self.randint(0, len(items) - 1)]
+
     def sample(self, items: list[Any], num: int) -> list[Any]:
         """Return different items of a list."""
         return [items[int(place)] for place in self._generator.permutation(len(items))[:num]]

@@ -57,6 +57,7 @@ class Session(NamedTuple):
         values: Their values.
         attributes: Variable, its attributes in ascending order (such as "x" for exported) and the name it stands for.
         functions: Functions by name; the syntax as JSON.
+        aliases: Aliases by name.
         options: Names of the options of ``set`` that are on.
         folders: The stack of ``pushd``.
         draws: How many random generators were drawn.
@@ -69,6 +70,7 @@ class Session(NamedTuple):
     values: tuple[str, ...] = tuple(VARIABLES.values())
     attributes: tuple[tuple[str, str, str | None], ...] = EXPORTED
     functions: tuple[tuple[str, str], ...] = ()
+    aliases: tuple[tuple[str, str], ...] = ()
     options: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     draws: int = 0
@@ -179,7 +181,7 @@ def _opened(library: ClosedLibrary, session: Session) -> Any:
     variables = types.VariableStore(zip(session.names, session.values, strict=True))
     for name, attributes, target in session.attributes:
         variables._metadata[name] = types.VariableMetadata(set(attributes), target)
-    return types.InterpreterState(
+    state = types.InterpreterState(
         env=variables,
         cwd=session.folder,
         previous_dir=session.previous,
@@ -189,6 +191,8 @@ def _opened(library: ClosedLibrary, session: Session) -> Any:
         options=types.ShellOptions(**dict.fromkeys(session.options, True)),
         dir_stack=list(session.folders),
     )
+    state._aliases = dict(session.aliases)
+    return state
 
 
 def _closed(library: ClosedLibrary, files: Files, state: Any) -> Session:
@@ -201,6 +205,8 @@ def _closed(library: ClosedLibrary, files: Files, state: Any) -> Session:
         # The generator of an assigned RANDOM continues with the next command from a number of its sequence.
         variables.setdefault("RANDOM", str(state.random_generator.randint(0, 32767)))
     names = tuple(sorted(variables))
+    for name in state.readonly_vars - {"BASHOPTS", "EUID", "PPID", "SHELLOPTS", "UID"}:
+        state.env.set_attribute(name, "r")
     attributes = (
         (name, "".join(sorted(about.attributes)), about.nameref_target)
         for name, about in sorted(state.env._metadata.items())
@@ -213,6 +219,7 @@ def _closed(library: ClosedLibrary, files: Files, state: Any) -> Session:
         tuple(variables[name] for name in names),
         tuple(row for row in attributes if row[1] or row[2]),
         tuple((name, json.dumps(frozen(tree))) for name, tree in sorted(state.functions.items())),
+        tuple(sorted(state._aliases.items())),
         tuple(sorted(name for name, is_on in vars(state.options).items() if is_on)),
         tuple(state.dir_stack),
         library.meter.draws,

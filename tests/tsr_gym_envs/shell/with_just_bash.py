@@ -11,14 +11,18 @@ leaves out, and of settings that it does not have, are skipped.
 
 import asyncio
 import inspect
+import os
 
 import just_bash
 import pytest
 
+from tsr_gym.codec import digest
 from tsr_gym_envs.shell.closed import ABSENT, closed_library, drive
 from tsr_gym_envs.shell.files import FileSystem, beginning
 from tsr_gym_envs.shell.session import VARIABLES, Refused, Session, ShellLimits, run
 
+# A file for the digest of every result, to compare processes with different hashes of texts.
+LOG = os.environ.get("SHELL_LOG")
 LIMITS = ShellLimits(max_steps=1 << 40, max_commands=100_000, max_output=1 << 24, max_bytes=1 << 28)
 
 
@@ -31,22 +35,37 @@ class ClosedBash:
         contents = {path: text if isinstance(text, str) else text.decode("latin-1") for path, text in (files or {}).items()}
         variables = {**VARIABLES, "PWD": cwd, **(env or {})}
         names = tuple(sorted(variables))
-        self.session = Session(
-            beginning(contents, {}), cwd, names=names, values=tuple(variables[name] for name in names)
-        )
+        attributes = tuple((name, "x", None) for name in sorted(variables) if name != "?")
+        files = beginning(contents, {})
+        self.session = Session(files, cwd, "", names, tuple(variables[name] for name in names), attributes)
+        self.fs = self._opened()
 
     async def exec(self, script, *, env=None, cwd=None):
         if any(name in script.split() for name in ABSENT):
             pytest.skip("the closed shell leaves the command out")
         values = dict(zip(self.session.names, self.session.values, strict=True)) | (env or {})
         names = tuple(sorted(values))
-        session = self.session._replace(names=names, values=tuple(values[name] for name in names))
+        session = self.session._replace(
+            files=self.fs.value(),
+            folder=cwd or self.session.folder,
+            names=names,
+            values=tuple(values[name] for name in names),
+        )
         try:
-            result = run(session._replace(folder=cwd or session.folder), script, LIMITS)
+            result = run(session, script, LIMITS)
         except Refused as error:
             raise AssertionError(f"refused: {error}") from error
+        if LOG:
+            with open(LOG, "a", encoding="utf-8") as log:
+                log.write(f"{script!r} {digest(result)}\n")
         self.session = result.session
+        self.fs = self._opened()
         return just_bash.ExecResult(result.printed, result.errors, result.status, self.env)
+
+    def _opened(self):
+        meter = closed_library().meter
+        meter.begin(1 << 40, 1 << 30, 0, 0)
+        return FileSystem(self.session.files, meter, 1 << 30)
 
     def run(self, script, **options):
         return drive(self.exec(script, **options))
@@ -58,12 +77,6 @@ class ClosedBash:
     @property
     def cwd(self):
         return self.session.folder
-
-    @property
-    def fs(self):
-        meter = closed_library().meter
-        meter.begin(1 << 40, 1 << 30, 0, 0)
-        return FileSystem(self.session.files, meter, 1 << 30)
 
 
 just_bash.Bash = just_bash.bash.Bash = ClosedBash
