@@ -175,6 +175,7 @@ class FileSystem:
             path[len(prefix) :]
             for path in self._table
             if path.startswith(prefix) and path != "/" and "/" not in path[len(prefix) :]
+            if not path.startswith(_PASSING)
         )
 
     async def read_file(self, path: str, encoding: str = "utf-8") -> str:

@@ -21,6 +21,9 @@ VARIABLES = {
     "PATH": "/usr/local/bin:/usr/bin:/bin", "PWD": HOME, "SHELL": "/bin/bash", "SHLVL": "1", "USER": "user",
 }  # fmt: skip
 EXPORTED = tuple((name, "x", None) for name in sorted(set(VARIABLES) - {"?", "HOSTNAME", "OPTIND"}))
+# Characters of a command, and the steps that its parser takes: some texts without syntax would keep it for ever.
+MAX_COMMAND = 10_000
+_PARSING, _PARSING_A_CHARACTER = 5_000, 200
 SYNTAX_ERROR, NOT_FOUND = 2, 127
 # Frames of Python that a command may use, on top of those of its caller.
 _FRAMES = 1500
@@ -118,8 +121,8 @@ def run(session: Session, command: str, limits: ShellLimits, seed: int = 0) -> O
     """
     if "\0" in command or not _is_text(command):
         raise Refused("a command holds no NUL and no half of a character")
-    if len(command) > limits.max_output:
-        raise Refused(f"a command has at most {limits.max_output} characters")
+    if len(command) > MAX_COMMAND:
+        raise Refused(f"a command has at most {MAX_COMMAND} characters")
     library = closed_library()
     with _LOCK, _frames(_FRAMES):
         library.meter.begin(limits.max_steps, limits.max_output, seed, session.draws)
@@ -151,12 +154,16 @@ def _run(library: ClosedLibrary, session: Session, command: str, limits: ShellLi
         ),
         state=_opened(library, session),
     )
+    meter = library.meter
+    later = max(limits.max_steps - _PARSING - _PARSING_A_CHARACTER * len(command), 0)
+    meter.steps -= later
     try:
         tree = library.load("parser").parse(command)
     except (MemoryError, RecursionError):
         raise
     except Exception as error:
         return Outcome(session, "", f"bash: {error}\n", SYNTAX_ERROR, is_command=False)
+    meter.steps += later
     try:
         result = drive(interpreter.execute_script(tree))
     except errors.ExitError as error:

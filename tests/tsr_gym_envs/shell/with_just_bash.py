@@ -1,9 +1,10 @@
-"""just-bash's own tests against the closed shell: a plug-in that puts our shell in the place of its class ``Bash``.
+r"""just-bash's own tests against the closed shell: a plug-in that puts our shell in the place of its class ``Bash``.
 
 Run in the unpacked source distribution of just-bash, without those tests that reach the network or real files:
 
     pip download --no-deps --no-binary :all: just-bash==0.2.1 && tar xzf just_bash-0.2.1.tar.gz && cd just_bash-0.2.1
-    PYTHONPATH=CHECKOUT python -m pytest -p tests.tsr_gym_envs.shell.with_just_bash tests/test_commands tests/test_interpreter
+    PYTHONPATH=CHECKOUT python -m pytest -o addopts= -p tests.tsr_gym_envs.shell.with_just_bash \
+      tests/test_commands tests/test_interpreter tests/test_query_engine
 
 Every command begins from the value of the session after the command before it. Tests of commands that the closed shell
 leaves out, and of settings that it does not have, are skipped.
@@ -32,7 +33,9 @@ class ClosedBash:
     def __init__(self, *, files=None, cwd="/home/user", env=None, unescape_html=True, **others):
         if others:
             pytest.skip(f"the closed shell has no {sorted(others)}")
-        contents = {path: text if isinstance(text, str) else text.decode("latin-1") for path, text in (files or {}).items()}
+        contents = {
+            path: text if isinstance(text, str) else text.decode("latin-1") for path, text in (files or {}).items()
+        }
         variables = {**VARIABLES, "PWD": cwd, **(env or {})}
         names = tuple(sorted(variables))
         attributes = tuple((name, "x", None) for name in sorted(variables) if name != "?")
