@@ -267,4 +267,3 @@ def _frames(num: int) -> Iterator[None]:
 
 def _is_text(text: str) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
-

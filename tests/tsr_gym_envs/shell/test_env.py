@@ -25,7 +25,9 @@ PIECES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("settings", [COMPACT, *map(deep, [{"depth": (1, 8)}, {"observation_mode": "output"}])], ids=str)
+@pytest.mark.parametrize(
+    "settings", [COMPACT, *map(deep, [{"depth": (1, 8)}, {"observation_mode": "output"}])], ids=str
+)
 def test_the_shell_keeps_the_contracts(settings):
     env = gym.make("tsr/Shell-v0", **settings)
     check_text_env(env)
