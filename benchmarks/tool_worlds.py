@@ -4,7 +4,7 @@ Each part writes a world's rows into one file, and leaves those of the others. I
 and do the same work, one after the other in one process; processor time, the least of several rounds.
 
 Shell: 200 files in ten folders. A snapshot with its restore against `copy.deepcopy` of just-bash's own object and a
-copy of a folder on disk; a command, as from value to value, against just-bash's `run`. Their outputs are compared first.
+copy of a folder on disk; a command from value to value, against just-bash's `run`. Their outputs are compared first.
 
 Needs the extra shell. Run: python -m benchmarks.tool_worlds [NAME ...] [--quick]
 """
