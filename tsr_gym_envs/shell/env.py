@@ -75,7 +75,7 @@ class ShellEnv(TextEnv[ShellState]):
     | `max_commands` | 1000: commands that one turn may run, those in loops included |
     | `max_output` | 100000: characters of an output, and of any text that a command makes |
     | `max_bytes` | 1000000: bytes of all files, and of all variables |
-    | `preset` | ``default`` |
+    | `preset` | ``default``; ``paper``, for which the commands ask, is the same |
     | `render_mode` | None or ``ansi`` |
 
     ## Version History
@@ -169,7 +169,8 @@ class ShellEnv(TextEnv[ShellState]):
         parts = make_task(state.task).parts
         tried = [command for part in parts for command in (*part.plan, *part.guesses)]
         if self.settings.style == "words":
-            return tuple(dict.fromkeys([*tried, "ls"]))
+            names = self._listing(state).split()
+            return tuple(dict.fromkeys([*tried, *(f"rm {name}" for name in names), "ls"]))
         looks = [f"cat {path}" for path in self._listing(state).split("\n")[:_FEW_FILES]]
         return tuple(dict.fromkeys([*tried, "ls -R", *looks, f"cd {HOME}"]))
 

@@ -10,7 +10,8 @@ from tsr_gym_envs.shell.families import FAMILIES
 from tsr_gym_envs.shell.session import Session, ShellLimits
 from tsr_gym_envs.shell.tasks import MAX_DEPTH, TaskKey, stated_share
 
-PRESETS: dict[str, dict[str, Any]] = {"default": {}}
+# The commands ask every world for the preset "paper" where the user names none. No paper has these tasks.
+PRESETS: dict[str, dict[str, Any]] = {"default": {}, "paper": {}}
 OBSERVATION_MODES = ("full", "output", "compact")
 
 

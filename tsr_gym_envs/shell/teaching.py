@@ -8,9 +8,9 @@ import numpy as np
 from tsr_gym.teaching import Teaching, oracle_turn
 from tsr_gym_envs.shell.families import VERBS
 from tsr_gym_envs.shell.names import NAMES, WORDS
+from tsr_gym_envs.shell.tasks import make_task
 
-FORM = {"style": "words", "observation_mode": "compact", "depth": (1, 2), "max_turns": 4}
-# Names of the small world, among which an exchange changes nothing.
+FORM = {"style": "words", "observation_mode": "compact", "depth": (1, 2), "max_turns": 3}
 _MARKS = ("task", "files", "ok", "failed", "to", "into", "then", ">", ".", "-c", "600", "ls", *map(str, range(10)))
 _WORD = re.compile(r"[A-Za-z0-9]+|[^\sA-Za-z0-9]")
 
@@ -40,7 +40,21 @@ def shell_teaching() -> Teaching:
     )
 
 
+# Wrong verbs of a poor player: a habit that the model's own sampling cannot mistake for the right one.
+HABITS = {
+    "copy": "rename", "rename": "sort", "sort": "count", "count": "copy", "remove": "protect", "protect": "remove",
+}  # fmt: skip
+P_HABIT = 0.9
+
+
 def poor_turn(env: Any, rng: np.random.Generator) -> str:
-    """Return a command of the right form whose verb and names are drawn among those of the task."""
-    commands = env.legal_actions(env.state)
-    return str(commands[int(rng.integers(len(commands)))])
+    """Return a command of the right form: mostly a wrong verb with the names of a sentence, else any verb and names."""
+    text = spaced(make_task(env.state.task).text)
+    sentences = [sentence.split() for sentence in text.split(" then ")]
+    verb, *words = sentences[int(rng.integers(len(sentences)))]
+    names = [word for word in words if word in NAMES]
+    if rng.random() < P_HABIT:
+        return VERBS[HABITS[verb]].format(*names)
+    names = [word for word in text.split() if word in NAMES]
+    first, second = rng.integers(len(names), size=2)
+    return list(VERBS.values())[int(rng.integers(len(VERBS)))].format(names[first], names[second])
