@@ -232,8 +232,9 @@ def resolve(draw: Draw) -> Part:
     """Resolve a conflict of two versions."""
     file, words, side = f"{draw.name()}/{draw.name()}", draw.words(4), draw.number(0, 1)
     first, upper, lower, last = words
-    marked = [first, "<<<<<<< ours", upper, "=======", lower, ">>>>>>> theirs", last]
-    cuts = ("/^=======/,/^>>>>>>>/d", "/^<<<<<<</d"), ("/^<<<<<<</,/^=======/d", "/^>>>>>>>/d")
+    ours, theirs = "<" * 7, ">" * 7
+    marked = [first, f"{ours} ours", upper, "=======", lower, f"{theirs} theirs", last]
+    cuts = (f"/^=======/,/^{theirs}/d", f"/^{ours}/d"), (f"/^{ours}/,/^=======/d", f"/^{theirs}/d")
     return Part(
         f"Resolve the conflict in {file}: keep the {('upper', 'lower')[side]} side.",
         {file: _lines(marked)},

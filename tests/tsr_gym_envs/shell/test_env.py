@@ -34,7 +34,7 @@ def test_the_shell_keeps_the_contracts(settings):
     check_snapshot(env)
 
 
-@pytest.mark.parametrize("seed", seeds(1, 30))
+@pytest.mark.parametrize("seed", seeds(2, 70))
 def test_going_back_after_random_commands_leaves_no_trace(seed):
     rng = np.random.default_rng(seed)
     env, twin = (gym.make("tsr/Shell-v0", max_turns=None, max_steps=20_000, max_commands=50) for _ in range(2))
