@@ -84,7 +84,7 @@ def measure_shell(rounds: int) -> dict[str, Any]:
         bashes = [copy.deepcopy(theirs) for _ in range(rounds + 1)]
         rows[command] = {
             "ours_us": _us(best_seconds(lambda line=command: run(session, line, ShellLimits()), repeats=rounds)),
-            # Every run changes the object, so each has one of its own, which is not timed.
+            # Every run changes the object, so each has a new one, whose copy is not timed.
             "just_bash_us": _us(best_seconds(lambda line=command, left=bashes: left.pop().run(line), repeats=rounds)),
             "verdict_us": _us(best_seconds(lambda after=files: verdict.__wrapped__(task, after), repeats=rounds)),
         }

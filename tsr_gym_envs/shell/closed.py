@@ -208,7 +208,7 @@ class Command:
         self._result, self._steering = types.ExecResult, errors.InterpreterError
 
     async def execute(self, args: list[str], ctx: Any) -> Any:
-        """Return what the command printed and its status."""
+        """Return the command's output and status."""
         try:
             return await self._command.execute(args, ctx)
         except (MemoryError, RecursionError, self._steering):

@@ -1,6 +1,6 @@
 """Files in memory: an immutable value, and the file system of one command over it.
 
-Equal files are equal values, whatever the order in which they were written. A command works on a table that shares
+Equal files are equal values, in any order of writing. A command works on a table that shares
 every content with the value before it, so nothing is copied but the table.
 """
 
@@ -19,7 +19,7 @@ FILE, FOLDER, LINK = stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK
 NULL = "/dev/null"
 # Files of the interpreter for `<(command)`, which bash keeps outside of the file system.
 _PASSING = "/tmp/proc_sub_"
-# What an entry costs of the limit of bytes, besides its path and content.
+# What an entry costs of the limit of bytes, in addition to its path and content.
 ENTRY_BYTES = 64
 _MAX_LINKS = 40
 
@@ -228,11 +228,11 @@ class FileSystem:
             return None
 
     async def stat(self, path: str) -> Status:
-        """Return what a path leads to."""
+        """Return the status of the file or folder at a path, links followed."""
         return _status(*self._entry(path, "stat")[1:])
 
     async def lstat(self, path: str) -> Status:
-        """Return what a path is, also where it is a link."""
+        """Return the status of a path, that of a link itself."""
         return _status(*self._entry(path, "lstat", last=False)[1:])
 
     async def mkdir(self, path: str, recursive: bool = False) -> None:

@@ -107,7 +107,7 @@ class Refused(Exception):
 
 
 def run(session: Session, command: str, limits: ShellLimits, seed: int = 0) -> Outcome:
-    """Return what a command does in a session.
+    """Return the outcome of a command in a session.
 
     Args:
         session: The session before it.
