@@ -61,6 +61,11 @@ PAGES = {
         "A question and the passages of a search, as `tsr play` lays them out.",
         ("../retrieval_qa.md", "protocols, retrievers, corpora of your own, BM25 against its peers"),
     ),
+    "shell": Page(
+        *("tsr/Shell-v0", 3, ()),
+        "A task after the first command of the oracle.",
+        ("../shell.md", "what is closed, limits, families of tasks, how they were tested, speed"),
+    ),
 }
 
 

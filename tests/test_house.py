@@ -33,13 +33,13 @@ LEGACY = re.compile(r"(np|numpy)\.random\.(seed|rand|randn|randint|random|choice
 DISTRIBUTIONS = {
     "bs4": "beautifulsoup4", "Stemmer": "PyStemmer", "opensearchpy": "opensearch-py", "faiss": "faiss-cpu",
     "sentence_transformers": "sentence-transformers", "jnius": "pyjnius", "jnius_config": "pyjnius",
-    "transfer_queue": "transferqueue",
+    "transfer_queue": "transferqueue", "just_bash": "just-bash",
 }  # fmt: skip
 # Libraries with a separate extra; it may be imported only inside functions, in one file of a room.
 OPTIONAL = (
     "vllm", "ray", "pyserini", "jnius", "jnius_config", "spacy", "peft", "trl", "httpx", "opensearchpy", "faiss",
     "sentence_transformers", "pyarrow", "jericho", "textarena", "textworld", "verifiers", "openenv", "verl",
-    "transfer_queue",
+    "transfer_queue", "just_bash",
 )  # fmt: skip
 # What the web servers need: imported at the top of the files that are nothing without it.
 SERVING = {"starlette": "serve", "uvicorn": "serve"}

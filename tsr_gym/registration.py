@@ -24,6 +24,7 @@ ENV_CLASSES = {
 # Worlds that need a separate extra, or a file of the user.
 OPTIONAL_ENV_CLASSES = {
     "tsr/Jericho-v0": "tsr_gym_envs.jericho.env:JerichoEnv",
+    "tsr/Shell-v0": "tsr_gym_envs.shell.env:ShellEnv",
     "tsr/TextArena-v0": "tsr_gym_envs.textarena.env:TextArenaEnv",
     "tsr/TextWorld-v0": "tsr_gym_envs.textworld.env:TextWorldEnv",
 }
@@ -44,6 +45,7 @@ SHORT_NAMES = {
     "frozenlake": "tsr/FrozenLake-v0",
     "jericho": "tsr/Jericho-v0",
     "retrieval_qa": "tsr/RetrievalQA-v0",
+    "shell": "tsr/Shell-v0",
     "sokoban": "tsr/Sokoban-v0",
     "textarena": "tsr/TextArena-v0",
     "textworld": "tsr/TextWorld-v0",

@@ -15,6 +15,7 @@ from tsr_gym_envs.retrieval_qa.state import (
     search_promise,
     supporting_coverage,
 )
+from tsr_gym_envs.shell.settings import ShellState, stated_progress
 from tsr_gym_envs.sokoban.rules import SokobanState
 from tsr_gym_envs.sokoban.score import POTENTIALS
 from tsr_gym_envs.textworld.state import TextWorldState
@@ -241,3 +242,23 @@ class TextWorldScore(ScoreWrapper[TextWorldState]):
         if scene.ended == "lost":
             return LOST
         return scene.progress if self.kind == "quests" else float(scene.points)
+
+
+class ShellScore(ScoreWrapper[ShellState]):
+    """Score the state that a turn reached: the share of the conditions in the task's words that are met.
+
+    Every condition follows from the task and from the files at its beginning, which an agent can read. That all other
+    files are as they were is one of them. The checker may know more: it runs a repaired script on other arguments, too.
+
+    Args:
+        env: A shell environment, under any wrappers.
+    """
+
+    score_of = "state"
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+
+    def score(self, before: ShellState, action: str, after: ShellState, reward: float) -> float:
+        """Return the share of the stated conditions after the turn."""
+        return stated_progress(after)

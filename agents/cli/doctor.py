@@ -146,6 +146,7 @@ BRINGS = {
     "spacy": "the nouns of titles, as WebShop's original reward has them",
     "vllm": "sampling by vLLM: train, eval and calibrate",
     "ray": "searches in workers, on one machine or several",
+    "shell": "tasks in a shell over files in memory",
     "textworld": "TextWorld's generated games",
     "jericho": "stories of the Z-machine, such as Zork",
     "textarena": "TextArena's games for one player",

@@ -1,0 +1,1 @@
+"""A shell in this process, over files in memory."""
