@@ -35,8 +35,9 @@ MAX_DEPTH, MAX_PEOPLE = 8, 10_000
 _SPARE_TURNS = 4
 _NUM_TASKS = 1 << 31
 INSTRUCTIONS = (
-    'You serve customers with tools on a database. Every turn is one call, such as show_order(order="O17"). Carry out '
-    "the request as far as the rules allow, change nothing else, and end with done(). The tools do not check the rules, "
+    'You serve customers with tools on a database. Every turn is one call, such as show_order(order="O17"). Carry '
+    "out "
+    "the request as far as the rules allow, change nothing else, and end with done(). The tools check no rules, "
     "and a change that breaks one cannot be undone. If the rules allow nothing of the request, look at the row that "
     "breaks the rule and end with refuse(rule=NUMBER)."
 )
@@ -149,6 +150,7 @@ class DatabaseEnv(TextEnv[DatabaseState]):
     | `sql` | False | whether ``query(sql="SELECT ...")`` is a tool, which can only read |
     | `observation_mode` | ``text`` | or ``compact`` |
     | `max_turns` | None: 2 * depth + 4 | turns of an episode |
+    | `preset` | ``default`` | ``paper`` is the same |
     | `render_mode` | None | or ``ansi`` |
 
     ## Version History
@@ -394,8 +396,8 @@ def plausible(task: Task, state: DatabaseState, *, compact: bool) -> tuple[str, 
         for name in read[first.table]:
             args: list[tuple[str, Value]] = [(first.name, name)]
             args += [(param.name, dict(request.given)[param.name]) for param in rest]
-            row = "-".join((domain.table(tool.table).letter, *(str(value).upper() for _, value in args)))
-            if tool.verb != "create" or world.row(state.changes, tool.table, row) is None:
+            made = "-".join((domain.table(tool.table).letter, *(str(value).upper() for _, value in args)))
+            if tool.verb != "create" or world.row(state.changes, tool.table, made) is None:
                 add(tool, tuple(args))
     add(tools["done"], ())
     for number in range(1, len(rules_of(domain)) + 1):
@@ -434,11 +436,11 @@ def _effects(world: Any, table: str) -> bool:
     return any(f"UPDATE {table} " in effect for tool in world.domain.writers for effect in tool.effects)
 
 
-def make(*, render_mode: str | None = None, **settings: Any) -> DatabaseEnv:
+def make(*, preset: str = "default", render_mode: str | None = None, **settings: Any) -> DatabaseEnv:
     """Make the environment behind ``gym.make("tsr/Database-v0", ...)``; `DatabaseEnv` documents the keywords.
 
     Raises:
         ConfigError: A setting is unknown or impossible.
     """
-    made = settings_from(DatabaseSettings, {"default": {}}, "default", settings, discrete={}, arrays=())
+    made = settings_from(DatabaseSettings, {"default": {}, "paper": {}}, preset, settings, discrete={}, arrays=())
     return DatabaseEnv(made, render_mode=render_mode)

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from tsr_gym.teaching import oracle_turn
 from tsr_gym_envs.database.domains import DOMAINS, tools_of
 from tsr_gym_envs.database.world import name_of
 
@@ -36,8 +35,6 @@ def teacher_turn(env: Any, rng: np.random.Generator) -> str:
 
 
 def poor_turn(env: Any, rng: np.random.Generator) -> str:
-    """Return a plausible call, drawn uniformly, or, as often, a call of the plan."""
-    if rng.random() < 0.5:
-        return oracle_turn(env, rng)
+    """Return a plausible call, drawn uniformly."""
     names = env.legal_actions(env.state)
     return str(names[rng.integers(len(names))])

@@ -153,7 +153,7 @@ def _repair(task: Task, changes: Changes) -> Step | None:
     for table, name, column, _, wanted in _cells(task, changes):
         for tool in task.database.domain.writers:
             is_free = tool.verb == "set" and tool.rule is None and wanted in tool.params[-1].values
-            if is_free and (tool.table, tool.column) == (table, column):
+            if wanted is not None and is_free and (tool.table, tool.column) == (table, column):
                 return Step(tool, ((tool.params[0].name, name), (tool.params[-1].name, wanted)))
     return None
 

@@ -22,20 +22,17 @@ from tsr_gym_envs.database.domains import DOMAINS, Column, Domain, Row, Table, T
 Changes = tuple[tuple[str, str, Row], ...]
 Args = Mapping[str, Value]
 
-FIRST = tuple(
-    """
-    ann ben cleo dan eve finn gwen hugo ida jack kate liam mona noah olga paul rosa sam tina uma vera will xena
-    yuri zoe alma bert cora dirk elsa fred gina hans iris jane kurt lena max nina otto
-    """.split()
-)
-LAST = tuple(
-    """
-    abel bond cook dean east ford gray hill iron jones king lake moss north owen park quinn reed stone todd
-    usher vance west young
-    """.split()
-)
+FIRST = (
+    "ann", "ben", "cleo", "dan", "eve", "finn", "gwen", "hugo", "ida", "jack", "kate", "liam", "mona", "noah",
+    "olga", "paul", "rosa", "sam", "tina", "uma", "vera", "will", "xena", "yuri", "zoe", "alma", "bert", "cora",
+    "dirk", "elsa", "fred", "gina", "hans", "iris", "jane", "kurt", "lena", "max", "nina", "otto",
+)  # fmt: skip
+LAST = (
+    "abel", "bond", "cook", "dean", "east", "ford", "gray", "hill", "iron", "jones", "king", "lake", "moss",
+    "north", "owen", "park", "quinn", "reed", "stone", "todd", "usher", "vance", "west", "young",
+)  # fmt: skip
 _SYLLABLES = ("ba", "de", "fi", "go", "ku", "la", "me", "no", "ru", "si")
-# Statements of a query, in units of 1,000 instructions of SQLite's machine, and the longest value that it may make.
+# Most instructions of a query, in thousands of SQLite's machine, and the longest value that it may make.
 _MAX_THOUSANDS, _MAX_VALUE = 200, 10_000
 MAX_SHOWN = 20
 _READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ}
@@ -45,7 +42,9 @@ _FUNCTIONS = {"count", "sum", "avg", "min", "max", "length", "lower", "upper", "
 
 def may_write(action: int, *about: Any) -> int:
     """Return SQLite's code that allows reading and writing rows, and nothing else: an authorizer."""
-    return sqlite3.SQLITE_OK if action in _READS | _WRITES else sqlite3.SQLITE_DENY
+    # `serialize` counts the pages by a pragma.
+    counts_pages = action == sqlite3.SQLITE_PRAGMA and about[:2] == ("page_count", None)
+    return sqlite3.SQLITE_OK if counts_pages or action in _READS | _WRITES else sqlite3.SQLITE_DENY
 
 
 def may_read(action: int, first: Any, second: Any, *about: Any) -> int:
