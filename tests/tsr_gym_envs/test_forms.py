@@ -35,7 +35,9 @@ def arrows(world):
 
 
 def test_every_world_is_looked_at():
-    assert WORLDS == ["database", "frozen_lake", "jericho", "retrieval_qa", "sokoban", "textarena", "textworld", "webshop"]
+    assert WORLDS == [
+        *("database", "frozen_lake", "jericho", "retrieval_qa", "sokoban", "textarena", "textworld", "webshop")
+    ]
     assert arrows("webshop")["site"] >= {"trips", "web_page"}
 
 
