@@ -1,4 +1,4 @@
-"""What it costs to go back in a database: changed rows against whole databases, at 8, 50 and 500 kB.
+"""What it costs to go back in a database: changed rows against whole databases, at 20, 65 and 508 kB.
 
 Every unit of the first three sides keeps the state of a database, changes a row, and goes back: as `tsr_gym` does, by
 SQLite's `serialize` and `deserialize`, and by a copy with `backup`. A ``step`` is one call of the environment.
@@ -17,7 +17,7 @@ from tsr_gym_envs.database.domains import SHOP
 from tsr_gym_envs.database.world import World, world_of
 
 # People of the shop by the size of its database in kB.
-PEOPLE = {8: 20, 50: 280, 500: 3000}
+PEOPLE = {20: 20, 65: 280, 508: 3000}
 UPDATE = "UPDATE orders SET status = 'cancelled' WHERE id = 'O1'"
 ROUNDS, UNITS = 7, 300
 

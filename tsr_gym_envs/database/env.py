@@ -129,7 +129,7 @@ class DatabaseEnv(TextEnv[DatabaseState]):
 
     ## Rewards
     1 at the end of the episode if the task was solved, else 0. It is solved if the database equals the one that the
-    right calls leave, whatever the order of writes; no call broke a rule; and the episode ended with ``done``, or,
+    right calls leave, in any order of writes; no call broke a rule; and the episode ended with ``done``, or,
     where the rules allow nothing of the request, with ``refuse`` and the right rule, after its row was shown.
 
     ## Episode End

@@ -1,7 +1,7 @@
 """A generated database in memory, and states of it as changed rows.
 
 A `World` is a connection with the rows that the generator made. A state of it is `Changes`: the rows that differ, in
-logical order, so that equal databases are equal values whatever was written in which order. The connection is moved to
+logical order, so that equal databases are equal values for any order of writes. The connection is moved to
 a wanted state by writing only the rows that differ from the state that it is in.
 """
 
@@ -168,7 +168,7 @@ class World:
         self._connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
 
     def row(self, changes: Changes, table: str, name: str) -> Row | None:
-        """Return a row in a state; None if there is none of this id. It reads no connection."""
+        """Return a row in a state; None if no row has this id. It reads no connection."""
         return next((row for *place, row in changes if place == [table, name]), self.rows[table].get(name))
 
     def value(self, changes: Changes, table: str, name: str, column: str) -> Value | None:
