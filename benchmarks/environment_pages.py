@@ -56,6 +56,11 @@ PAGES = {
         "A page of results, as `tsr play` lays it out.",
         ("../webshop.md", "rules and repairs, catalogues, guides for search, the shop as a web site"),
     ),
+    "database": Page(
+        *("tsr/Database-v0", 0, ()),
+        "A customer's request, the rules and the tools, and the first calls of the plan.",
+        ("../scores.md", "the scores of all worlds, which guide a search"),
+    ),
     "retrieval_qa": Page(
         *("tsr/RetrievalQA-v0", 0, ("<search>the book Letters from a Midnight Summer author</search>",)),
         "A question and the passages of a search, as `tsr play` lays them out.",
@@ -133,7 +138,9 @@ def draw(name: str) -> Image.Image:
 
 def _best_action(base: Any, info: Any) -> str | None:
     turn = base.optimal_turn(base.state, info["turns_left"], info["actions_left"])
-    return None if turn is None else str(turn.split(base.separator)[0].strip())
+    if turn is None or base.separator is None:
+        return turn
+    return str(turn.split(base.separator)[0].strip())
 
 
 def _side_by_side(frames: list[Any]) -> Image.Image:

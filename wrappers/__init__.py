@@ -14,6 +14,7 @@ from tsr_gym.wrappers.scorers import PotentialScore, WeightedScore
 from tsr_gym.wrappers.storable_info import StorableInfo
 from tsr_gym.wrappers.tree_search import TreeSearchWrapper
 from tsr_gym.wrappers.world_scores import (
+    DatabaseScore,
     FrozenLakeScore,
     RetrievalQAScore,
     ShellScore,
@@ -24,6 +25,7 @@ from tsr_gym.wrappers.world_scores import (
 
 __all__ = [
     "AnswerFormat",
+    "DatabaseScore",
     "DeadEnds",
     "FrozenLakeScore",
     "MiniGridText",

@@ -7,6 +7,7 @@ import gymnasium as gym
 
 from tsr_gym.errors import ConfigError
 from tsr_gym.wrappers.score_wrapper import ScoreWrapper
+from tsr_gym_envs.database.env import DatabaseState, stated_share
 from tsr_gym_envs.frozen_lake.rules import FrozenLakeState, proximity
 from tsr_gym_envs.retrieval_qa.state import (
     RetrievalState,
@@ -242,6 +243,24 @@ class TextWorldScore(ScoreWrapper[TextWorldState]):
         if scene.ended == "lost":
             return LOST
         return scene.progress if self.kind == "quests" else float(scene.points)
+
+
+class DatabaseScore(ScoreWrapper[DatabaseState]):
+    """Score the state that a turn reached: the share of the stated conditions that the database fulfils.
+
+    A request counts in part while its rows are looked up; a state that breaks a rule or changes a stray row has -1.
+    The conditions are read from the request, the rules and the database, never from the hidden final state.
+
+    Args:
+        env: A database environment, under any wrappers.
+    """
+
+    score_of = "state"
+
+    def score(self, before: DatabaseState, action: str, after: DatabaseState, reward: float) -> float:
+        """Return the share of the stated conditions after the turn."""
+        task = self.env.get_wrapper_attr("task")(after)
+        return stated_share(task, after.changes, after.shown, after.broken)
 
 
 class ShellScore(ScoreWrapper[ShellState]):

@@ -25,8 +25,10 @@ INSTRUCTIONS = (
     "'grep -c ERROR a/b.log > out.txt' or 'chmod 640 run.sh'. Fulfil the task with as few commands as you can and "
     "change no other file: what is overwritten or removed cannot be brought back."
 )
-# Words of an output that a compact observation shows, and files that `legal_actions` reads.
-_FEW_WORDS, _FEW_FILES = 8, 6
+# Files that `legal_actions` reads.
+_FEW_FILES = 6
+# Follows a file that nobody else may read, in a compact observation.
+PRIVATE = "600"
 
 
 class ShellEnv(TextEnv[ShellState]):
@@ -46,7 +48,8 @@ class ShellEnv(TextEnv[ShellState]):
 
     ## Observation Space
     Text, by `observation_mode`: ``full`` (the task, the working folder, and the last command with its output),
-    ``output`` (the task at the beginning, then the output alone), ``compact`` (a few words, for very small models).
+    ``output`` (the task at the beginning, then the output alone), ``compact`` (the task and the names of the files in a
+    few words, for very small models).
 
     ## Starting State
     The files of a task, drawn among those of `split` and `depth`. ``reset(options={"task": number})`` begins the task
@@ -142,11 +145,13 @@ class ShellEnv(TextEnv[ShellState]):
         return f"{asked}\n\n{state.session.folder} $ {state.command}\n{output}".rstrip("\n")
 
     def _compact(self, state: ShellState) -> str:
-        if not state.command:
-            names = self._listing(state).split()
-            return " ".join(["task", spaced(make_task(state.task).text), "files", *names])
-        words = spaced(state.output).split()[:_FEW_WORDS]
-        return " ".join(words if words and not state.status else ["failed" if state.status else "ok"])
+        """Return the task, the files that are there, private ones marked, and whether the last command failed."""
+        files, prefix = state.session.files, f"{HOME}/"
+        words = ["task", spaced(make_task(state.task).text), "files"]
+        for path, mode in zip(files.paths, files.modes, strict=True):
+            if path.startswith(prefix) and is_kind(mode, FILE):
+                words += [path.removeprefix(prefix)] if mode & 0o077 else [path.removeprefix(prefix), PRIVATE]
+        return " ".join([*words, "failed"] if state.status else words)
 
     def _listing(self, state: ShellState) -> str:
         """Return the paths of the files in the home folder, a line each."""

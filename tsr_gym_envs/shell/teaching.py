@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from tsr_gym.teaching import Teaching, oracle_turn
+from tsr_gym.teaching import Teaching, oracle_turn, random_turn
 from tsr_gym_envs.shell.families import VERBS
 from tsr_gym_envs.shell.names import NAMES, WORDS
 from tsr_gym_envs.shell.tasks import make_task
 
 FORM = {"style": "words", "observation_mode": "compact", "depth": (1, 2), "max_turns": 3}
-_MARKS = ("task", "files", "ok", "failed", "to", "into", "then", ">", ".", "-c", "600", "ls", *map(str, range(10)))
+_MARKS = ("task", "files", "failed", "to", "into", "then", ">", ".", "-c", "600", "ls", *map(str, range(10)))
 _WORD = re.compile(r"[A-Za-z0-9]+|[^\sA-Za-z0-9]")
 
 
@@ -31,7 +31,7 @@ def shell_teaching() -> Teaching:
         teacher_turn=oracle_turn,
         poor_turn=poor_turn,
         env_settings=FORM,
-        history="full",
+        history="markov",
         max_tokens=8,
         words=tuple(sorted({*words, *NAMES, *WORDS, *_MARKS})),
         permutable=frozenset(NAMES),
@@ -48,7 +48,12 @@ P_HABIT = 0.9
 
 
 def poor_turn(env: Any, rng: np.random.Generator) -> str:
-    """Return a command of the right form: mostly a wrong verb with the names of a sentence, else any verb and names."""
+    """Return a command of the right form: mostly a wrong verb with the names of a sentence, else any verb and names.
+
+    In sentences, whose commands have no verbs of this kind, any legal action.
+    """
+    if env.settings.style != "words":
+        return random_turn(env, rng)
     text = spaced(make_task(env.state.task).text)
     sentences = [sentence.split() for sentence in text.split(" then ")]
     verb, *words = sentences[int(rng.integers(len(sentences)))]

@@ -1,0 +1,1 @@
+"""Databases behind tools: schemas, generated data, tasks with rules, and the environment."""
