@@ -42,7 +42,19 @@ NATURAL_LAKE = (
     "frozen_lake --seed 41 --env-set size=4 success_rate=0.9 max_actions_per_turn=1 max_turns=20 max_actions=20 "
     "--band 0 1 --poor-steps 1 --validations 128 --keep-skilled"
 )
+# Worlds of tools, taught 1 to 3 commands or calls. Few steps: a model that is taught longer is sure of itself at 4 and
+# more of them, and wrong, and no search by its own samples finds a success.
+NATURAL_SHELL = (
+    "shell --seed 51 --env-set depth=[1,3] max_turns=4 --steps 300 --band 0 1 --poor-steps 1 --validations 128 "
+    "--keep-skilled"
+)
+NATURAL_DATABASE = (
+    "database --seed 51 --env-set domain=shop depth=[1,3] --steps 250 --band 0 1 --poor-steps 1 --validations 128 "
+    "--keep-skilled"
+)
 RECIPES = {
+    "U1": NATURAL_SHELL,
+    "R1": NATURAL_DATABASE,
     "E1": NATURAL,
     "E2": NATURAL.replace("--seed 21", "--seed 22"),
     "N1": NATURAL_QUESTIONS,
@@ -234,6 +246,7 @@ def tables(rows: list[Row]) -> dict[str, str]:
         "auto": ["rooms", "lake", "shop", "questions"],
         "fresh": [case for case in planned() if case.startswith("fresh")],
         "natural": [case for case in planned() if case.startswith("natural")],
+        "tools": [case for case in planned() if case.startswith("tools")],
     }
     controlled = [name for name, case in planned().items() if case.controls]
     forecasts = [[case.title, case.forecast] for case in planned().values()]
