@@ -44,9 +44,7 @@ class WeightWatch:
         return [
             (parameter.data_ptr(), 0 if parameter.is_inference() else parameter._version)
             for module in self._modules
-            # Three times as fast as `parameters()`.
-            for parameter in module._parameters.values()
-            if parameter is not None
+            for parameter in module.parameters(recurse=False)
         ]
 
 
