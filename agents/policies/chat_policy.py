@@ -3,9 +3,10 @@
 Text of the environment is encoded once, when it first appears. Answers of the model stay the ids they were sampled as.
 """
 
+import json
 from collections import Counter
-from collections.abc import Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from tsr_gym.agents.policies.engine import Completion, Engine
@@ -17,6 +18,10 @@ from tsr_gym.tree import Candidate, Expand, Tree
 
 # Markers in brackets that no template writes.
 _SLOT, _FIRST, _SAID = "\u27e6text\u27e7", "\u27e6first\u27e7", "\u27e6answer\u27e7"
+# Signs that a template may write otherwise inside a message.
+_SIGNS = '\u27e6a"b\\c\nd<e>&\u00e9\u27e7'
+# Mistral's templates demand an identifier of nine signs.
+_CALL_ID = "call00001"
 
 
 class ChatPolicy:
@@ -33,7 +38,8 @@ class ChatPolicy:
         num_tokens: Tokens that it sampled.
 
     Raises:
-        ConfigError: The tokenizer has no chat template, or one that rewrites messages depending on their text.
+        ConfigError: The tokenizer has no chat template, or one that rewrites messages depending on their text; or the
+            prompt is for tools, and there are none.
     """
 
     def __init__(self, engine: Engine, tokenizer: Any, prompt: Prompt, history: History) -> None:
@@ -45,7 +51,7 @@ class ChatPolicy:
         self._template = _Template(tokenizer, prompt)
         self._encode = lru_cache(maxsize=65_536)(text_encoder(tokenizer))
         # The answers of a small model are few, and many samples give each of them.
-        self._decode = lru_cache(maxsize=4_096)(partial(tokenizer.decode, skip_special_tokens=True))
+        self._decode = lru_cache(maxsize=4_096)(self._text)
 
     def __call__(self, requests: Sequence[tuple[Tree, Expand]]) -> list[list[Candidate]]:
         """Return sampled candidates for every wish, in order.
@@ -98,6 +104,13 @@ class ChatPolicy:
         text = self.prompt.forced + self._decode(ids)
         return Candidate(text, prompt, ids, completion.logprobs, completion.weight_version)
 
+    def _text(self, ids: tuple[int, ...]) -> str:
+        """Return the text of an answer; in calls of tools, special tokens have a meaning, except at the end."""
+        if self.prompt.tools is None:
+            return str(self.tokenizer.decode(ids, skip_special_tokens=True))
+        ends = {self.tokenizer.eos_token_id, *self._encode(self._template.bridge(""))[:1]}
+        return str(self.tokenizer.decode(ids[:-1] if ids and ids[-1] in ends else ids, skip_special_tokens=False))
+
 
 class _Template:
     """A chat template cut into what stands around a message, so that it is rendered once and not every turn."""
@@ -110,17 +123,26 @@ class _Template:
             raise ConfigError(
                 "the tokenizer has no chat template: wanted an instruction-tuned model, or set tokenizer.chat_template"
             )
+        if prompt.tools == ():
+            raise ConfigError("the environment has no tools that a model can call: use another prompt")
         # A short episode with markers is rendered once and cut at the markers. A template that changes a message by its
         # text or its place in the episode would make the pieces wrong, so every marker has to come out exactly once.
         system = [{"role": "system", "content": prompt.system}] if prompt.system else []
-        user, answer = {"role": "user", "content": _SLOT}, {"role": "assistant", "content": _SAID}
+        tools = [tool.schema for tool in prompt.tools] if prompt.tools else None
+        first, answer = {"role": "user", "content": _FIRST}, {"role": "assistant", "content": _SAID}
 
-        def render(messages: list[dict[str, str]]) -> str:
-            return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+        def render(*messages: dict[str, str]) -> str:
+            given = [*system, *messages]
+            return str(tokenizer.apply_chat_template(given, tools=tools, tokenize=False, add_generation_prompt=True))
+
+        def later(text: str) -> dict[str, str]:
+            message = {"role": prompt.later_role, "content": text}
+            return message if prompt.tools is None else message | {"tool_call_id": _CALL_ID}
 
         try:
-            opening = render([*system, user])
-            episode = render([*system, {"role": "user", "content": _FIRST}, answer, user])
+            opening = render({"role": "user", "content": _SLOT})
+            episode = render(first, answer, later(_SLOT))
+            signs = _SIGNS if prompt.tools is None else render(first, answer, later(_SIGNS)).rpartition(_SAID)[2]
         except TemplateError as error:
             raise ConfigError(f"the chat template refuses the messages of an episode ({error}): change it") from error
         bridge = episode.rpartition(_SAID)[2]
@@ -130,6 +152,30 @@ class _Template:
         self._opening = opening.split(_SLOT)
         self._bridge = bridge.split(_SLOT)
         self._forced = prompt.forced
+        self._write: Callable[[str], str] = str
+        if prompt.tools is not None:
+            self._check_tools(signs, lambda: render(first, answer, later(_SLOT), answer, later(_SLOT)))
+
+    def _check_tools(self, signs: str, render_longer: Callable[[], str]) -> None:
+        """Find out how the template writes the text of a tool's message, and check that its place changes nothing.
+
+        Raises:
+            ConfigError: It does.
+        """
+        from jinja2 import TemplateError
+
+        # Llama's templates write the text as a string of JSON.
+        writers = [write for write in (str, _in_json) if signs == write(_SIGNS).join(self._bridge)]
+        if not writers:
+            raise ConfigError("the chat template rewrites the text of a tool's message: it cannot carry an episode")
+        self._write = writers[0]
+        try:
+            longer = render_longer()
+        except TemplateError:
+            # Mistral's templates count an answer in plain text as a turn of the dialogue, and refuse the second.
+            return
+        if longer != self.opening(_FIRST) + 2 * (_SAID + self.bridge(_SLOT)):
+            raise ConfigError("the chat template changes earlier turns of an episode with tools: it cannot carry it")
 
     def opening(self, text: str) -> str:
         """Return everything up to the model's first answer."""
@@ -137,7 +183,11 @@ class _Template:
 
     def bridge(self, text: str) -> str:
         """Return everything from the end of one answer to the beginning of the next."""
-        return self._bridge[0] + text + self._bridge[1] + self._forced
+        return self._write(text).join(self._bridge) + self._forced
+
+
+def _in_json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def sample_seeds(requests: Sequence[tuple[Tree, Expand]]) -> list[list[int]]:

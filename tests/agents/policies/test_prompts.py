@@ -36,7 +36,7 @@ def test_the_compact_arrangement_adds_two_numbers_and_the_plain_one_nothing():
     prompt = compact_prompt("rules that nobody reads", max_tokens=3)
     assert prompt.turn(node(3, reward=1.0, actions_left=4)) == "P_G\nturn 4 left 4"
     assert (prompt.system, prompt.forced, prompt.think, prompt.stop) == ("", "<answer>", False, "</answer>")
-    assert set(PROMPTS) == {"paper", "compact", "plain", "words"}
+    assert set(PROMPTS) == {"paper", "compact", "plain", "words", "tools"}
     prompt = plain_prompt("Write <search> or <answer>.", max_tokens=3)
     assert prompt.turn(node(3, reward=1.0, actions_left=4)) == "P_G"
     assert (prompt.system, prompt.forced, prompt.stop) == ("Write <search> or <answer>.", "", "")
