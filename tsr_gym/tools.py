@@ -53,8 +53,8 @@ def write_call(name: str, arguments: Mapping[str, Any]) -> str:
 def mismatch(schema: Mapping[str, Any], value: object, what: str = "arguments") -> str:
     """Return why a value does not fit a JSON schema, "" if it does.
 
-    ``type``, ``enum``, ``properties``, ``required``, ``additionalProperties: false`` and ``items`` are checked; the
-    world checks the rest, because a wrong argument is the agent's mistake.
+    ``type``, ``enum``, ``minimum``, ``properties``, ``required``, ``additionalProperties: false`` and ``items`` are
+    checked; the world checks the rest, because a wrong argument is the agent's mistake.
 
     Args:
         schema: The schema.
@@ -70,6 +70,8 @@ def mismatch(schema: Mapping[str, Any], value: object, what: str = "arguments") 
         return f"wanted {what} as {' or '.join(names)}, got {value!r:.80}"
     if "enum" in schema and not any(type(value) is type(other) and value == other for other in schema["enum"]):
         return f"wanted {what} as one of {list(schema['enum'])}, got {value!r:.80}"
+    if isinstance(value, int | float) and value < schema.get("minimum", value):
+        return f"wanted {what} >= {schema['minimum']}, got {value!r:.80}"
     if isinstance(value, dict):
         return _misfit(schema, value, what)
     if isinstance(value, list) and "items" in schema:
