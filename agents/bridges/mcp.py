@@ -63,7 +63,7 @@ class Desk:
         }
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[Seen, str]:
-        """Return what a call shows, and why it failed, "" if it did not.
+        """Return the result of a call, and why it failed, "" if it did not.
 
         A wrong call of a world's tool costs a turn, as in training.
         """
