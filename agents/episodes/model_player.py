@@ -89,7 +89,7 @@ class ModelPlayer:
             max_tokens=self.max_tokens,
             temperature=temperature,
             # Only with a full history does a prompt extend an earlier one; otherwise the cache is hardly ever hit.
-            reuse=self.history.turns is None,
+            reuse=self.history.grows,
             max_batch=self.model.max_batch,
             autocast=pick_autocast(self.model.dtype, next(self.policy.model.parameters()).device),
         )

@@ -121,8 +121,9 @@ class ModelConfig:
     tool_calls: Literal["auto", "hermes", "llama", "mistral"] = "auto"
     """Form of the calls of prompt tools: that of Hermes and Qwen, of Llama 3, of Mistral; auto reads it from the chat
     template."""
-    history: str = setting("auto", metavar="{auto,full,markov,window(K)}")
-    """What a prompt repeats: full, markov, window(k), or auto."""
+    history: str = setting("auto", metavar="{auto,full,without_thoughts,markov,window(K)}")
+    """What a prompt repeats: full, without_thoughts (full, but of earlier answers what the model's chat template keeps,
+    for models that think), markov, window(k), or auto."""
     max_tokens: int = 400
     """Longest answer (paper's code: 400)."""
     temperature: float = 1.0

@@ -18,6 +18,7 @@ from tsr_gym.tree import Candidate, Expand, Tree
 
 # Markers in brackets that no template writes.
 _SLOT, _FIRST, _SAID = "\u27e6text\u27e7", "\u27e6first\u27e7", "\u27e6answer\u27e7"
+_THOUGHT = "\u27e6thought\u27e7"
 # Signs that a template may write otherwise inside a message.
 _SIGNS = '\u27e6a"b\\c\nd<e>&\u00e9\u27e7'
 # Mistral's templates demand an identifier of nine signs.
@@ -39,7 +40,7 @@ class ChatPolicy:
 
     Raises:
         ConfigError: The tokenizer has no chat template, or one that rewrites messages depending on their text; or the
-            prompt is for tools, and there are none.
+            prompt is for tools, and there are none; or the history is without thoughts, and the template keeps them.
     """
 
     def __init__(self, engine: Engine, tokenizer: Any, prompt: Prompt, history: History) -> None:
@@ -49,6 +50,8 @@ class ChatPolicy:
         self.history = history
         self.num_calls = self.num_tokens = 0
         self._template = _Template(tokenizer, prompt)
+        if not history.thoughts:
+            self._template.check_thoughts()
         self._encode = lru_cache(maxsize=65_536)(text_encoder(tokenizer))
         # The answers of a small model are few, and many samples give each of them.
         self._decode = lru_cache(maxsize=4_096)(self._text)
@@ -75,9 +78,14 @@ class ChatPolicy:
         here = tree.nodes[node]
         # With the whole history, a prompt is the one that led here and what came after it: nothing that the model has
         # read is encoded again, so that its cached keys and values stay valid.
-        if self.history.turns is None and here.candidate.prompt_ids:
+        if self.history.grows and here.candidate.prompt_ids:
             return here.candidate.prompt_ids + self._said(here.candidate) + self._bridge(tree, node)
         path = path_from(tree, node, self.history.first(here.depth))
+        if not self.history.thoughts:
+            answers = [str(tree.nodes[index].candidate.text) for index in path[1:]]
+            return self._encode(
+                self._template.episode([self.prompt.turn(tree.nodes[index]) for index in path], answers)
+            )
         ids = self._encode(self._template.opening(self.prompt.turn(tree.nodes[path[0]])))
         for index in path[1:]:
             ids += self._said(tree.nodes[index].candidate) + self._bridge(tree, index)
@@ -129,20 +137,20 @@ class _Template:
         # text or its place in the episode would make the pieces wrong, so every marker has to come out exactly once.
         system = [{"role": "system", "content": prompt.system}] if prompt.system else []
         tools = [tool.schema for tool in prompt.tools] if prompt.tools else None
-        first, answer = {"role": "user", "content": _FIRST}, {"role": "assistant", "content": _SAID}
 
-        def render(*messages: dict[str, str]) -> str:
-            given = [*system, *messages]
-            return str(tokenizer.apply_chat_template(given, tools=tools, tokenize=False, add_generation_prompt=True))
+        def render(turns: Sequence[str], answers: Sequence[str]) -> str:
+            messages = [*system, {"role": "user", "content": turns[0]}]
+            for answer, turn in zip(answers, turns[1:], strict=True):
+                later = {"role": prompt.later_role, "content": turn}
+                later |= {} if prompt.tools is None else {"tool_call_id": _CALL_ID}
+                messages += [{"role": "assistant", "content": answer}, later]
+            return str(tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=True))
 
-        def later(text: str) -> dict[str, str]:
-            message = {"role": prompt.later_role, "content": text}
-            return message if prompt.tools is None else message | {"tool_call_id": _CALL_ID}
-
+        self._render = render
         try:
-            opening = render({"role": "user", "content": _SLOT})
-            episode = render(first, answer, later(_SLOT))
-            signs = _SIGNS if prompt.tools is None else render(first, answer, later(_SIGNS)).rpartition(_SAID)[2]
+            opening = render([_SLOT], [])
+            episode = render([_FIRST, _SLOT], [_SAID])
+            signs = _SIGNS if prompt.tools is None else render([_FIRST, _SIGNS], [_SAID]).rpartition(_SAID)[2]
         except TemplateError as error:
             raise ConfigError(f"the chat template refuses the messages of an episode ({error}): change it") from error
         bridge = episode.rpartition(_SAID)[2]
@@ -154,9 +162,13 @@ class _Template:
         self._forced = prompt.forced
         self._write: Callable[[str], str] = str
         if prompt.tools is not None:
-            self._check_tools(signs, lambda: render(first, answer, later(_SLOT), answer, later(_SLOT)))
+            if hidden := [tool.name for tool in prompt.tools if tool.name not in opening]:
+                raise ConfigError(
+                    f"the chat template does not show the tool {hidden[0]!r}: wanted one that knows tools"
+                )
+            self._check_tools(signs)
 
-    def _check_tools(self, signs: str, render_longer: Callable[[], str]) -> None:
+    def _check_tools(self, signs: str) -> None:
         """Find out how the template writes the text of a tool's message, and check that its place changes nothing.
 
         Raises:
@@ -170,12 +182,26 @@ class _Template:
             raise ConfigError("the chat template rewrites the text of a tool's message: it cannot carry an episode")
         self._write = writers[0]
         try:
-            longer = render_longer()
+            longer = self._render([_FIRST, _SLOT, _SLOT], [_SAID, _SAID])
         except TemplateError:
             # Mistral's templates count an answer in plain text as a turn of the dialogue, and refuse the second.
             return
         if longer != self.opening(_FIRST) + 2 * (_SAID + self.bridge(_SLOT)):
             raise ConfigError("the chat template changes earlier turns of an episode with tools: it cannot carry it")
+
+    def check_thoughts(self) -> None:
+        """Check that the template leaves the thoughts of earlier answers out, and nothing else.
+
+        Raises:
+            ConfigError: It does not.
+        """
+        text = self._render([_FIRST, _SLOT], [f"<think>\n{_THOUGHT}\n</think>\n\n{_SAID}"])
+        if _THOUGHT in text or text.count(_SAID) != 1:
+            raise ConfigError("the chat template does not drop earlier thoughts here: wanted history=full")
+
+    def episode(self, turns: Sequence[str], answers: Sequence[str]) -> str:
+        """Return a prompt as the template writes it from the messages of the whole episode."""
+        return self._render(turns, answers) + self._forced
 
     def opening(self, text: str) -> str:
         """Return everything up to the model's first answer."""

@@ -189,9 +189,17 @@ class History:
     Attributes:
         turns: Turns before the current one, None for all of them: each prompt then extends the one before, so that
             prefixes are shared and an episode is one training row. With a number, each turn is a separate row.
+        thoughts: Whether earlier answers are shown as they were sampled. Without thoughts, a prompt is what the chat
+            template makes of the whole episode, and each turn is a separate row.
     """
 
     turns: int | None
+    thoughts: bool = True
+
+    @property
+    def grows(self) -> bool:
+        """Whether each prompt extends the one before it and its answer."""
+        return self.turns is None and self.thoughts
 
     def first(self, depth: int) -> int:
         """Return the depth of the first turn that the prompt of a node at `depth` shows.
@@ -203,16 +211,18 @@ class History:
 
     @classmethod
     def parse(cls, text: str) -> "History":
-        """Return the history that ``full``, ``markov`` or ``window(k)`` names.
+        """Return the history that ``full``, ``without_thoughts``, ``markov`` or ``window(k)`` names.
 
         Raises:
             ConfigError: The text is none of these.
         """
         if text == "full":
             return cls(None)
+        if text == "without_thoughts":
+            return cls(None, thoughts=False)
         if text == "markov":
             return cls(0)
         number = text.removeprefix("window(").removesuffix(")")
         if text == f"window({number})" and number.isdecimal():
             return cls(int(number))
-        raise ConfigError(f"wanted a history of full, markov or window(k), got {text!r}")
+        raise ConfigError(f"wanted a history of full, without_thoughts, markov or window(k), got {text!r}")

@@ -76,7 +76,7 @@ def rows_of(tree: Tree, end: int, chat: ChatPolicy, answers: Sequence[Answer]) -
     """
     path = [*tree.path(end)]
     turns = [_row(chat.prompt_ids(tree, node), answer) for node, answer in zip(path[:-1], answers, strict=True)]
-    if chat.history.turns is not None:
+    if not chat.history.grows:
         return [row for row, answer in zip(turns, answers, strict=True) if answer.learned]
     whole = Row(turns[-1].ids, np.zeros(len(turns[-1].ids), dtype=bool))
     # Each prompt extends the one before it, so positions are the same in all turns.
@@ -374,7 +374,7 @@ def _rows(record: Mapping[str, Any], chat: ChatPolicy, ends: Sequence[int]) -> l
     answers = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     if not answers:
         raise ValueError("messages without an answer")
-    if chat.history.turns is None:
+    if chat.history.grows:
         return [_encoded(messages[: answers[-1] + 1], chat, ends, first=0)]
     system = [message for message in messages[:1] if message["role"] == "system"]
     begins = [len(system), *(answer + 1 for answer in answers)]

@@ -54,5 +54,5 @@ def test_histories_by_name(text, turns, first):
 
 @pytest.mark.parametrize("text", ["", "all", "window", "window()", "window(-1)", "window(2", "Full", "window(1.5)"])
 def test_a_history_without_a_meaning_is_refused(text):
-    with pytest.raises(ConfigError, match=r"wanted a history of full, markov or window\(k\)"):
+    with pytest.raises(ConfigError, match=r"wanted a history of full, without_thoughts, markov or window\(k\)"):
         History.parse(text)

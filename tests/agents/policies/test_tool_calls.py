@@ -108,6 +108,7 @@ REFUSED = {
     "changes earlier turns": QWEN3.replace("loop.index0 + 1 > ns.last", "loop.index0 + 3 >= messages | length").replace(
         "message.content.split('</think>')[-1]", "message.content.replace('answer', '')"
     ),
+    "does not show the tool 'put'": CHATML,
     "drops, repeats or rewrites messages": CHATML.replace("in messages %}", "in messages if message.role != 'tool' %}"),
 }
 
@@ -116,6 +117,12 @@ REFUSED = {
 def test_a_template_that_cannot_carry_an_episode_with_tools_is_refused(reason):
     with pytest.raises(ConfigError, match=reason):
         policy_of(chatml_tokenizer(REFUSED[reason]), (5,))
+
+
+def test_thoughts_that_a_template_keeps_in_episodes_with_tools_are_not_left_out():
+    tokenizer = made("qwen3")[0]
+    with pytest.raises(ConfigError, match="does not drop earlier thoughts here"):
+        ChatPolicy(ScriptedEngine(None), tokenizer, PROMPT, History.parse("without_thoughts"))
 
 
 def test_a_world_without_tools_is_refused_by_the_policy_and_the_wrapper():
