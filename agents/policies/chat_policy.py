@@ -22,7 +22,7 @@ _THOUGHT = "\u27e6thought\u27e7"
 # Signs that a template may write otherwise inside a message.
 _SIGNS = '\u27e6a"b\\c\nd<e>&\u00e9\u27e7'
 # Mistral's templates demand an identifier of nine signs.
-_CALL_ID = "call00001"
+CALL_ID = "call00001"
 
 
 class ChatPolicy:
@@ -142,7 +142,7 @@ class _Template:
             messages = [*system, {"role": "user", "content": turns[0]}]
             for answer, turn in zip(answers, turns[1:], strict=True):
                 later = {"role": prompt.later_role, "content": turn}
-                later |= {} if prompt.tools is None else {"tool_call_id": _CALL_ID}
+                later |= {} if prompt.tools is None else {"tool_call_id": CALL_ID}
                 messages += [{"role": "assistant", "content": answer}, later]
             return str(tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=True))
 

@@ -21,7 +21,7 @@ from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.models.language_model import LanguageModel, load_policy, pick_device, save_policy, stop_ids
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.policies.chat_policy import ChatPolicy
+from tsr_gym.agents.policies.chat_policy import CALL_ID, ChatPolicy
 from tsr_gym.agents.teaching.base_recipe import WordRecipe
 from tsr_gym.errors import ConfigError, shown
 from tsr_gym.files import folder_digest, write_whole
@@ -371,6 +371,7 @@ def _rows(record: Mapping[str, Any], chat: ChatPolicy, ends: Sequence[int]) -> l
             raise ValueError(f"{len(ids)} ids and a mask of {len(mask)}, {int(mask.sum())} of them to learn")
         return [Row(ids, mask)]
     messages = [{name: str(message[name]) for name in ("role", "content")} for message in record["messages"]]
+    messages = [message | ({"tool_call_id": CALL_ID} if message["role"] == "tool" else {}) for message in messages]
     answers = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     if not answers:
         raise ValueError("messages without an answer")
@@ -391,12 +392,13 @@ def _encoded(messages: list[dict[str, str]], chat: ChatPolicy, ends: Sequence[in
     parts. The token that ends an answer belongs to the answer.
     """
     tokenizer, forced = chat.tokenizer, chat.prompt.forced
+    tools = [tool.schema for tool in chat.prompt.tools or ()] or None
     ids: list[int] = []
     mask: list[bool] = []
     learned, encoded = False, ""
 
     def render(part: list[dict[str, str]], ask: bool) -> str:
-        return str(tokenizer.apply_chat_template(part, tokenize=False, add_generation_prompt=ask))
+        return str(tokenizer.apply_chat_template(part, tools=tools, tokenize=False, add_generation_prompt=ask))
 
     def show(text: str) -> None:
         nonlocal encoded

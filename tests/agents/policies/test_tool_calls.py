@@ -8,12 +8,14 @@ from tests.agents.tiny import CHATML, ScriptedEngine, chatml_tokenizer
 from tests.agents.tools import LLAMA, MARKS, QWEN3, TEMPLATES, BoxEnv
 from tests.agents.worlds import rooms
 from tsr_gym import ConfigError, Expand
+from tsr_gym.agents.bridges.export import tree_chats
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.episodes.trajectory import Group, harvest_all
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.policies.chat_policy import ChatPolicy
 from tsr_gym.agents.policies.prompts import History, choose_prompt, messages_for
 from tsr_gym.agents.strategies import naive
+from tsr_gym.agents.teaching.imitation import warm_rows
 from tsr_gym.wrappers import ToolCalls, TreeSearchWrapper
 from tsr_gym.wrappers.tool_calls import family_of
 
@@ -79,6 +81,20 @@ def test_exactly_the_sampled_tokens_are_learned_from(name):
     assert batch.ids[batch.sampled].tolist() == list(said) * 6
     last = tree.nodes[-1].candidate
     assert batch.ids[0].tolist() == [*last.prompt_ids, *said]
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3"])
+def test_an_exported_episode_is_read_back_as_the_text_that_the_model_saw(name):
+    tokenizer, said = made(name)
+    policy = policy_of(tokenizer, said)
+    (tree,) = search([box()], policy, naive, seeds=[1])
+    (chat,) = tree_chats(tree, prompt="tools", instructions=BoxEnv.instructions, successes=False)
+    assert [message["role"] for message in chat.messages[:4]] == ["system", "user", "assistant", "tool"]
+    (row,) = warm_rows([chat._asdict()], policy, [tokenizer.eos_token_id])
+    last = tree.nodes[-1].candidate
+    assert tokenizer.decode(row.ids) == tokenizer.decode(last.prompt_ids + last.token_ids)
+    learned = tokenizer.decode(row.ids[row.learned])
+    assert learned == tokenizer.decode(said) * 6
 
 
 def test_a_result_is_written_as_the_template_writes_it():
