@@ -15,14 +15,15 @@ from tsr_gym.agents.policies.text_encoder import text_encoder
 from tsr_gym.errors import ConfigError, EngineFailed
 from tsr_gym.seeds import derive_seed
 from tsr_gym.tree import Candidate, Expand, Tree
+from tsr_gym.wrappers.tool_calls import family_of, read_call
 
 # Markers in brackets that no template writes.
 _SLOT, _FIRST, _SAID = "\u27e6text\u27e7", "\u27e6first\u27e7", "\u27e6answer\u27e7"
-_THOUGHT = "\u27e6thought\u27e7"
+_THOUGHT, _NAME = "\u27e6thought\u27e7", "\u27e6name\u27e7"
 # Signs that a template may write otherwise inside a message.
 _SIGNS = '\u27e6a"b\\c\nd<e>&\u00e9\u27e7'
 # Mistral's templates demand an identifier of nine signs.
-CALL_ID = "call00001"
+_CALL_ID = "call00001"
 
 
 class ChatPolicy:
@@ -82,10 +83,9 @@ class ChatPolicy:
             return here.candidate.prompt_ids + self._said(here.candidate) + self._bridge(tree, node)
         path = path_from(tree, node, self.history.first(here.depth))
         if not self.history.thoughts:
+            turns = [self.prompt.turn(tree.nodes[index]) for index in path]
             answers = [str(tree.nodes[index].candidate.text) for index in path[1:]]
-            return self._encode(
-                self._template.episode([self.prompt.turn(tree.nodes[index]) for index in path], answers)
-            )
+            return self._encode(self._template.episode(turns, answers, [*map(self.tool_called, answers)]))
         ids = self._encode(self._template.opening(self.prompt.turn(tree.nodes[path[0]])))
         for index in path[1:]:
             ids += self._said(tree.nodes[index].candidate) + self._bridge(tree, index)
@@ -98,11 +98,24 @@ class ChatPolicy:
     def _bridge(self, tree: Tree, node: int) -> tuple[int, ...]:
         """Return the ids between an answer of the model and the next one."""
         here = tree.nodes[node]
-        ids = self._encode(self._template.bridge(self.prompt.turn(here)))
+        name = self.tool_called(str(here.candidate.text))
+        ids = self._encode(self._template.bridge(self.prompt.turn(here), name))
         sampled = here.candidate.token_ids
         # The template begins with the end of the model's turn. An answer that the model ended itself has that token
         # already; one that was cut off at the limit has not.
         return ids[1:] if sampled and ids and sampled[-1] == ids[0] else ids
+
+    def tool_called(self, answer: str) -> str:
+        """Return the name of the tool that an answer calls; "" where the template shows no names, or there is no tool.
+
+        Raises:
+            ConfigError: The template shows names, and no form of calls that can be read.
+        """
+        if not self._template.shows_names:
+            return ""
+        name = read_call(answer, family_of(str(self.tokenizer.chat_template))).name
+        # Any other text could hold signs of the template.
+        return name if name in {tool.name for tool in self.prompt.tools or ()} else ""
 
     def _candidate(self, prompt: tuple[int, ...], completion: Completion) -> Candidate:
         if completion.finish_reason == "abort":
@@ -138,11 +151,11 @@ class _Template:
         system = [{"role": "system", "content": prompt.system}] if prompt.system else []
         tools = [tool.schema for tool in prompt.tools] if prompt.tools else None
 
-        def render(turns: Sequence[str], answers: Sequence[str]) -> str:
+        def render(turns: Sequence[str], answers: Sequence[str], names: Sequence[str] = ()) -> str:
             messages = [*system, {"role": "user", "content": turns[0]}]
-            for answer, turn in zip(answers, turns[1:], strict=True):
+            for answer, turn, name in zip(answers, turns[1:], names or [_NAME] * len(answers), strict=True):
                 later = {"role": prompt.later_role, "content": turn}
-                later |= {} if prompt.tools is None else {"tool_call_id": CALL_ID}
+                later |= {} if prompt.tools is None else result_fields(name)
                 messages += [{"role": "assistant", "content": answer}, later]
             return str(tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=True))
 
@@ -159,6 +172,7 @@ class _Template:
             raise ConfigError("the chat template drops, repeats or rewrites messages: it cannot carry an episode")
         self._opening = opening.split(_SLOT)
         self._bridge = bridge.split(_SLOT)
+        self.shows_names = _NAME in bridge
         self._forced = prompt.forced
         self._write: Callable[[str], str] = str
         if prompt.tools is not None:
@@ -199,17 +213,22 @@ class _Template:
         if _THOUGHT in text or text.count(_SAID) != 1:
             raise ConfigError("the chat template does not drop earlier thoughts here: wanted history=full")
 
-    def episode(self, turns: Sequence[str], answers: Sequence[str]) -> str:
+    def episode(self, turns: Sequence[str], answers: Sequence[str], names: Sequence[str]) -> str:
         """Return a prompt as the template writes it from the messages of the whole episode."""
-        return self._render(turns, answers) + self._forced
+        return self._render(turns, answers, names) + self._forced
 
     def opening(self, text: str) -> str:
         """Return everything up to the model's first answer."""
         return self._opening[0] + text + self._opening[1] + self._forced
 
-    def bridge(self, text: str) -> str:
-        """Return everything from the end of one answer to the beginning of the next."""
-        return self._write(text).join(self._bridge) + self._forced
+    def bridge(self, text: str, name: str = _NAME) -> str:
+        """Return everything from the end of one answer to the beginning of the next; the name is that of its tool."""
+        return self._write(text).join([part.replace(_NAME, name) for part in self._bridge]) + self._forced
+
+
+def result_fields(name: str) -> dict[str, str]:
+    """Return what a message of the role ``tool`` has in addition to its text."""
+    return {"tool_call_id": _CALL_ID, "name": name}
 
 
 def _in_json(text: str) -> str:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.models.language_model import LanguageModel, load_policy, pick_device, save_policy, stop_ids
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.policies.chat_policy import CALL_ID, ChatPolicy
+from tsr_gym.agents.policies.chat_policy import ChatPolicy, result_fields
 from tsr_gym.agents.teaching.base_recipe import WordRecipe
 from tsr_gym.errors import ConfigError, shown
 from tsr_gym.files import folder_digest, write_whole
@@ -371,7 +372,9 @@ def _rows(record: Mapping[str, Any], chat: ChatPolicy, ends: Sequence[int]) -> l
             raise ValueError(f"{len(ids)} ids and a mask of {len(mask)}, {int(mask.sum())} of them to learn")
         return [Row(ids, mask)]
     messages = [{name: str(message[name]) for name in ("role", "content")} for message in record["messages"]]
-    messages = [message | ({"tool_call_id": CALL_ID} if message["role"] == "tool" else {}) for message in messages]
+    for answer, message in pairwise(messages):
+        if message["role"] == "tool":
+            message |= result_fields(chat.tool_called(answer["content"]))
     answers = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     if not answers:
         raise ValueError("messages without an answer")

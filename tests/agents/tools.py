@@ -55,7 +55,13 @@ QWEN3 = (
     "<|im_end|>\n{% else %}<|im_start|>user\n{{ message.content }}<|im_end|>\n{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-TEMPLATES = {"hermes": HERMES, "llama": LLAMA, "mistral": MISTRAL, "qwen3": QWEN3}
+# Hermes 2 Pro: the name of the tool next to its result, and an error without it.
+NAMED = HERMES.replace(
+    "{{ message.content }}\n</tool_response>",
+    "{% if not message.name is defined %}{{ raise_exception('a name') }}{% endif %}"
+    '{"name": "{{ message.name }}", "content": {{ message.content | tojson }}}\n</tool_response>',
+)
+TEMPLATES = {"hermes": HERMES, "named": NAMED, "llama": LLAMA, "mistral": MISTRAL, "qwen3": QWEN3}
 MARKS = ["<|eot_id|>", "<|python_tag|>", "[TOOL_CALLS]", "</s>"]
 
 PUT = Tool(

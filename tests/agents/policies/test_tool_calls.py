@@ -22,6 +22,7 @@ from tsr_gym.wrappers.tool_calls import family_of
 PROMPT = choose_prompt("tools", BoxEnv.instructions, tools=BoxEnv.tools)
 CALLS = {
     "hermes": '<tool_call>\n{"name": "put", "arguments": {"thing": "pen"}}\n</tool_call>',
+    "named": '<tool_call>{"name": "put", "arguments": {"thing": "pen"}}</tool_call>',
     "qwen3": '<think>a pen</think><tool_call>{"name": "put", "arguments": {"thing": "pen"}}</tool_call>',
     "llama": '<|python_tag|>{"name": "put", "parameters": {"thing": "pen"}}',
     "mistral": '[TOOL_CALLS] [{"name": "put", "arguments": {"thing": "pen"}, "id": "abcdefghi"}]',
@@ -62,7 +63,7 @@ def test_prompts_are_those_of_the_template_and_extend_what_was_sampled(name):
     for node, child in zip(tree.nodes[:2], tree.nodes[1:3], strict=True):
         past = messages_for(PROMPT, node.observation, node.info, past=past)
         if past[-1]["role"] == "tool":
-            past[-1]["tool_call_id"] = "call00001"
+            past[-1] |= {"tool_call_id": "call00001", "name": "put"}
         written = tokenizer.apply_chat_template(past, tools=schemas, tokenize=False, add_generation_prompt=True)
         # Mistral's template puts a blank before answers in plain text, which calls do not have.
         assert tokenizer.decode(child.candidate.prompt_ids) == written.replace("[/INST] [TOOL", "[/INST][TOOL")
@@ -83,7 +84,7 @@ def test_exactly_the_sampled_tokens_are_learned_from(name):
     assert batch.ids[0].tolist() == [*last.prompt_ids, *said]
 
 
-@pytest.mark.parametrize("name", ["hermes", "qwen3"])
+@pytest.mark.parametrize("name", ["hermes", "named", "qwen3"])
 def test_an_exported_episode_is_read_back_as_the_text_that_the_model_saw(name):
     tokenizer, said = made(name)
     policy = policy_of(tokenizer, said)
@@ -105,7 +106,7 @@ def test_a_result_is_written_as_the_template_writes_it():
         env = box(family_of(TEMPLATES[name]))
         env.play(policy([(env.tree, Expand(0))])[0][0])
         prompt = tokenizer.decode(policy.prompt_ids(env.tree, 1))
-        assert (json.dumps(text) if name == "llama" else text) in prompt.rpartition("put")[2]
+        assert (json.dumps(text) if name in ("llama", "named") else text) in prompt.rpartition("put")[2]
 
 
 def test_a_wrong_call_is_shown_to_the_model_as_an_error():
@@ -150,7 +151,7 @@ def test_a_world_without_tools_is_refused_by_the_policy_and_the_wrapper():
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_families_are_read_from_templates(name):
-    assert family_of(TEMPLATES[name]) == {"qwen3": "hermes"}.get(name, name)
+    assert family_of(TEMPLATES[name]) == {"qwen3": "hermes", "named": "hermes"}.get(name, name)
 
 
 def test_a_template_without_a_readable_form_is_refused():
