@@ -227,7 +227,7 @@ class _Template:
 
 
 def result_fields(name: str) -> dict[str, str]:
-    """Return what a message of the role ``tool`` has in addition to its text."""
+    """Return the fields of a message of the role ``tool`` other than its role and text."""
     return {"tool_call_id": _CALL_ID, "name": name}
 
 

@@ -19,7 +19,7 @@ class Prompt:
         forced: What every answer is made to begin with.
         think: Whether answers have a thinking part.
         stop: Text of a token that ends an answer, in addition to the model's end-of-turn token; "" for none.
-        tools: What the model calls in the form of its own chat template, observations after the first being messages of
+        tools: What the model calls in the form of the chat template, observations after the first being messages of
             the role ``tool``; None where it writes actions.
     """
 
