@@ -12,7 +12,7 @@ export OPENBLAS_NUM_THREADS := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-bridges test-trl test-verl test-ray test-vllm test-clients test-verifiers test-openenv test-textworld test-lucene test-dense test-browser test-py docs dist lint links clean
+.PHONY: demo test test-deep test-abuse search-speed learner-speed test-gym-zoo test-bridges test-trl test-verl test-ray test-vllm test-clients test-verifiers test-openenv test-mcp test-textworld test-lucene test-dense test-browser test-py docs dist lint links clean
 
 ## make demo: train by the recipe auto and by plain play in two settings, print tables, save plots (SEEDS=3, SMOKE=1)
 demo: $(READY)
@@ -35,7 +35,7 @@ test-abuse: $(READY)
 	$(RUN) -m pytest -n 2 tests/abuse @tests/abuse/fixed.txt --abuse-times $(TIMES) --abuse-json docs/abuse.json
 
 ## make test-bridges: searched rollouts in the trainers of others, each in an environment of its own
-test-bridges: test-trl test-verl test-clients test-verifiers test-openenv
+test-bridges: test-trl test-verl test-clients test-verifiers test-openenv test-mcp
 
 ## make test-trl: our losses against TRL's on the same tokens, and its trainers on searched rollouts and exports
 test-trl: .venv-trl/.ready
@@ -75,6 +75,10 @@ test-verifiers: .venv-verifiers/.ready
 ## make test-openenv: our worlds behind an OpenEnv server, and a client that goes back, in an environment with it
 test-openenv: .venv-openenv/.ready
 	.venv-openenv/bin/python -m pytest --noconftest tests/agents/bridges/with_openenv.py
+
+## make test-mcp: our worlds behind an MCP server, with the real client, in an environment with it
+test-mcp: .venv-mcp/.ready
+	.venv-mcp/bin/python -m pytest --noconftest tests/agents/bridges/with_mcp.py
 
 ## make test-textworld: TextWorld's games and a story of Jericho's under our contract, beside their own environments
 test-textworld: .venv-textworld/.ready
@@ -147,7 +151,7 @@ links:
 # torch first and alone in those of WITH_TORCH, so that no other build of it is drawn in; those of UNPINNED need other
 # versions than constraints.txt; what stands under AFTER_NAME runs last.
 WITH_TORCH := trl verl ray vllm clients rllib dense zoo
-UNPINNED := verl vllm clients rllib verifiers openenv docs
+UNPINNED := verl vllm clients rllib verifiers openenv mcp docs
 
 PACKAGES_trl := -e ".[cli,agents,dev]" trl==1.16.0
 # What verl's V1 trainer imports. verl itself comes without its dependencies, which need a GPU.
@@ -167,6 +171,7 @@ PACKAGES_clients := -e ".[envs,cli]" pytest hypothesis stable-baselines3==2.9.2 
 PACKAGES_rllib := -e ".[envs,cli]" pytest pytest-xdist hypothesis pygame==2.6.1 "ray[rllib]==2.60.0" gymnasium==1.2.2
 PACKAGES_verifiers := -e . verifiers==0.4.0 pytest
 PACKAGES_openenv := -e . openenv==0.10.0 pytest
+PACKAGES_mcp := -e ".[cli]" mcp==2.3.0 pytest
 # Jericho's interpreter is compiled by gcc or clang.
 PACKAGES_textworld := -e ".[envs,cli,dev]" textworld==1.7.0 jericho==3.3.1 textarena==0.7.4
 PACKAGES_lucene := -e ".[envs,cli,dev]"

@@ -156,7 +156,7 @@ def test_a_run_of_a_page_could_begin(page, given, cache, tmp_path, monkeypatch, 
         given = given[:at] + given[at + 2 :]
     if given[1] in ("webshop", "retrieval_qa"):
         # Their worlds are built in a minute, and other tests make them.
-        monkeypatch.setattr(check, "task_pool", lambda *of: None)
+        monkeypatch.setattr(check, "task_pool", lambda *of, **how: None)
     if "--match-tokens" in given:
         # The command above made the other run.
         monkeypatch.setattr(check, "token_targets", lambda of: None)

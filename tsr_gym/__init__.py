@@ -46,6 +46,7 @@ from tsr_gym.stack import (
 from tsr_gym.state_env import Episode, Limits, StateEnv, Step
 from tsr_gym.teaching import Teaching
 from tsr_gym.text_env import TextEnv
+from tsr_gym.tools import Tool
 from tsr_gym.tree import Budget, Candidate, Expand, Node, Policy, Rater, Strategy, Tree
 from tsr_gym.version import __version__
 
@@ -85,6 +86,7 @@ __all__ = [
     "Support",
     "Teaching",
     "TextEnv",
+    "Tool",
     "TrainingDiverged",
     "Tree",
     "TsrGymError",

@@ -10,6 +10,7 @@ from gymnasium.error import InvalidAction
 from tsr_gym.spaces import FreeText
 from tsr_gym.state_env import NO_NOISE, Episode, Limits, StateEnv, StateT, new_tuple
 from tsr_gym.teaching import Teaching, taught_by_oracle
+from tsr_gym.tools import Tool, write_call
 
 MAX_TEXT = 100_000
 
@@ -81,6 +82,7 @@ class TextEnv(StateEnv[StateT, str, str]):
         instructions: The rules of the game in a few sentences, for an agent that reads.
         reads_tags: Whether `step` takes the model's text with its tags, for environments whose published protocol has
             special tags. Such an environment needs no `AnswerFormat`, and `transition` gets blank texts, too.
+        tools: What a language model may call instead of writing actions; () if the world has no tools.
         continues_after_end: Whether `step` may follow a turn that terminated the episode, as in the original WebShop.
         guide: The scorer that a search uses by default; None if the world has none.
         model_forms: The settings that change only the form in which a model reads the states.
@@ -89,6 +91,7 @@ class TextEnv(StateEnv[StateT, str, str]):
     actions: tuple[str, ...] = ()
     instructions: str = ""
     reads_tags: bool = False
+    tools: tuple[Tool, ...] = ()
     continues_after_end: bool = False
     guide: ClassVar[Guide | None] = None
     model_forms: ClassVar[frozenset[str]] = frozenset()
@@ -120,6 +123,15 @@ class TextEnv(StateEnv[StateT, str, str]):
     def legal_actions(self, state: StateT) -> tuple[str, ...]:
         """Return the single actions that are valid in a state; uniform random play draws from them."""
         return self.actions
+
+    def tool_action(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Return the action that a call of a tool stands for; by default its text, ``name(key="value")``.
+
+        Args:
+            name: Of one of `tools`.
+            arguments: Values of JSON's types that fit the tool's schema: wrong calls are not given to this method.
+        """
+        return write_call(name, arguments)
 
     def buttons(self, state: StateT) -> tuple[str, ...]:
         """Return the labels that a person can click in a state, in small letters; () if actions are typed."""

@@ -12,6 +12,7 @@ from tsr_gym.wrappers.minigrid_text import MiniGridText
 from tsr_gym.wrappers.score_wrapper import RewardScore, ScoreWrapper
 from tsr_gym.wrappers.scorers import PotentialScore, WeightedScore
 from tsr_gym.wrappers.storable_info import StorableInfo
+from tsr_gym.wrappers.tool_calls import ToolCalls
 from tsr_gym.wrappers.tree_search import TreeSearchWrapper
 from tsr_gym.wrappers.world_scores import (
     DatabaseScore,
@@ -37,6 +38,7 @@ __all__ = [
     "SokobanScore",
     "StorableInfo",
     "TextWorldScore",
+    "ToolCalls",
     "TreeSearchWrapper",
     "WebShopScore",
     "WeightedScore",

@@ -433,7 +433,8 @@ def tree_chats(
             continue
         messages = list(system)
         for before, after in pairwise(tree.path(trajectory.turns[-1].node)):
-            messages.append({"role": "user", "content": words.turn(tree.nodes[before])})
+            role = "user" if len(messages) == len(system) else words.later_role
+            messages.append({"role": role, "content": words.turn(tree.nodes[before])})
             messages.append({"role": "assistant", "content": _answer_text(tree, after, think=words.think)})
         chats.append(Chat(tree.seed, tuple(messages), trajectory.total_reward, trajectory.success))
     return chats

@@ -146,7 +146,7 @@ class _Rollout:
             player = ModelPlayer(self.env, task, self.model, policy)
             pool = player.pool(task.train_split if training else task.eval_split, self.search)
             chat = player.chat_about(pool.base, temperature=float(trainer.temperature))
-            if chat.history.turns is not None:
+            if not chat.history.grows:
                 raise ConfigError("TRL has one row per episode: wanted history=full, got another history")
             config = replace(self.search, trajectories=size)
             self._collectors[training, size] = Collector(config, pool, chat, seed=self.seed)

@@ -35,6 +35,7 @@ COMMANDS = {
     "replay": ("tsr_gym.agents.cli.replay:main", "replay saved trees in their environment, compared bit for bit"),
     "completion": ("tsr_gym.agents.cli.completion:main", "print the script that completes tsr in a shell"),
     "audit": ("tsr_gym.agents.cli.audit:main", "check tokens, masks and log-probabilities of training rows"),
+    "serve": ("tsr_gym.agents.cli.serve:main", "serve an environment to clients of MCP, with snapshots by name"),
     "webshop": ("tsr_gym.agents.cli.webshop:main", "import, generate or serve a WebShop catalogue"),
     "retrieval": ("tsr_gym.agents.cli.retrieval:main", "index a corpus, or serve an index over HTTP"),
 }

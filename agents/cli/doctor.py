@@ -152,6 +152,7 @@ BRINGS = {
     "textarena": "TextArena's games for one player",
     "verifiers": "trees as traces of verifiers, and its tasksets",
     "openenv": "worlds behind OpenEnv's server",
+    "mcp": "worlds as servers of MCP: serve",
     "trl": "the bridge to TRL's trainers",
     "verl": "the bridge to verl's trainer",
     "bench": "what the speed scripts compare with",

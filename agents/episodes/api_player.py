@@ -10,6 +10,7 @@ from tsr_gym.agents.policies.chat_api import ApiConfig, ApiPolicy, ChatApi
 from tsr_gym.agents.policies.prompts import History, choose_prompt
 from tsr_gym.errors import ConfigError
 from tsr_gym.text_env import TextEnv
+from tsr_gym.wrappers.tool_calls import Family
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,17 @@ class ApiPlayer:
         Raises:
             ConfigError: A setting or the scorer is unknown.
         """
-        return task_pool(self.env, self.task, split, search, think=choose_prompt(self.model.prompt, "").think)
+        prompt = choose_prompt(self.model.prompt, "")
+        # A server parses the model's calls itself, and `ChatApi` writes them in this form.
+        calls: Family | None = None if prompt.tools is None else "hermes"
+        return task_pool(self.env, self.task, split, search, think=prompt.think, calls=calls)
 
     def chat_about(self, base: TextEnv[Any], *, temperature: float) -> ApiPolicy:
         """Return the model as a policy for an environment, with its instructions."""
         limit, history = self.model.max_tokens, "full" if self.model.history == "auto" else self.model.history
-        prompt = choose_prompt(self.model.prompt, base.instructions, max_tokens=limit, reads_tags=base.reads_tags)
+        prompt = choose_prompt(
+            self.model.prompt, base.instructions, max_tokens=limit, reads_tags=base.reads_tags, tools=base.tools
+        )
         return ApiPolicy(self.api, prompt, History.parse(history), temperature=temperature, max_tokens=limit)
 
 

@@ -13,9 +13,10 @@ from tsr_gym.registration import accepted, env_id
 from tsr_gym.snapshots import Snapshot
 from tsr_gym.stack import Noise, restore, snapshot
 from tsr_gym.text_env import TextEnv
-from tsr_gym.wrappers import AnswerFormat, DeadEnds, TreeSearchWrapper
+from tsr_gym.wrappers import AnswerFormat, DeadEnds, ToolCalls, TreeSearchWrapper
 from tsr_gym.wrappers.imagine import Risk
 from tsr_gym.wrappers.scorers import choose_scorer
+from tsr_gym.wrappers.tool_calls import Family
 
 DeadEndRule = Literal["off", "proven", "limits"]
 
@@ -33,6 +34,7 @@ class EnvPool:
         repeats: Draws on which imagined turns are scored.
         risk: Quantile of these scores that counts; None for their mean.
         dead_ends: What searches leave out: nothing, what is proven lost, or also what the limits leave no room for.
+        calls: The form of the tool calls that answers are made of; None where they are texts.
 
     Raises:
         ConfigError: A setting or the scorer is unknown, or the environment is not made of text.
@@ -50,6 +52,7 @@ class EnvPool:
         repeats: int = 1,
         risk: float | None = None,
         dead_ends: DeadEndRule = "off",
+        calls: Family | None = None,
     ) -> None:
         # Checked here, so that the error for an unknown name lists the names that exist.
         accepted(env, settings)
@@ -59,6 +62,7 @@ class EnvPool:
         self._scorer = bind(score, choose_scorer).bound
         self._penalty = penalty
         self._think = think
+        self._calls = calls
         self._noise = noise
         self._repeats = repeats
         self._dead_ends = dead_ends
@@ -71,7 +75,8 @@ class EnvPool:
     @property
     def made_with(self) -> list[Any]:
         """The settings that determine the starts of its environments."""
-        return [self._env, self._settings, self.score, self._penalty, self._think, self._dead_ends]
+        made_with = [self._env, self._settings, self.score, self._penalty, self._think, self._dead_ends]
+        return made_with if self._calls is None else [*made_with, self._calls]
 
     def keep(self, starts: Mapping[int, Snapshot]) -> None:
         """Keep the starts of some instances, by their seeds, which `set` then draws no more."""
@@ -119,7 +124,11 @@ class EnvPool:
             )
         # The order is fixed: a scorer sees the parsed action and the penalised reward, and dead ends are marked below
         # it.
-        env = made if base.reads_tags else AnswerFormat(made, penalty=self._penalty, think=self._think)
+        env: gym.Env[str, str] = made
+        if self._calls is not None:
+            env = ToolCalls(made, penalty=self._penalty, family=self._calls)
+        elif not base.reads_tags:
+            env = AnswerFormat(made, penalty=self._penalty, think=self._think)
         if self._dead_ends != "off":
             env = DeadEnds(env, limits=self._dead_ends == "limits")
         try:
@@ -145,6 +154,7 @@ def task_pool(
     *,
     fixed: Mapping[str, Any] | None = None,
     think: bool = True,
+    calls: Family | None = None,
 ) -> EnvPool:
     """Return the environments that a configuration asks for.
 
@@ -155,6 +165,7 @@ def task_pool(
         search: Whose dice it has; plain play by default.
         fixed: Settings that a model was made for; those of `task` win.
         think: Whether answers have a thinking part.
+        calls: The form of the tool calls that answers are made of; None where they are texts.
 
     Raises:
         ConfigError: The environment, a setting or the scorer is unknown, or the environment is not made of text.
@@ -171,6 +182,7 @@ def task_pool(
         repeats=search.repeats,
         risk=search.risk,
         dead_ends=search.dead_ends,
+        calls=calls,
     )
 
 

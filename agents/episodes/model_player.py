@@ -16,8 +16,10 @@ from tsr_gym.agents.policies.prompts import History, Prompt, choose_prompt
 from tsr_gym.errors import ConfigError
 from tsr_gym.registration import env_id
 from tsr_gym.text_env import TextEnv
+from tsr_gym.tools import Tool
 from tsr_gym.tree import Candidate, Expand, Node, Tree
 from tsr_gym.wrappers import AnswerFormat
+from tsr_gym.wrappers.tool_calls import Family, family_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,44 +52,56 @@ class ModelPlayer:
             ConfigError: A setting or the scorer is unknown.
         """
         fixed = self.policy.card.env_settings
-        return task_pool(self.env, self.task, split, search, fixed=fixed, think=self.think)
+        return task_pool(self.env, self.task, split, search, fixed=fixed, think=self.think, calls=self.calls)
 
-    def chat(self, instructions: str, *, temperature: float, reads_tags: bool = False) -> ChatPolicy:
+    def chat(
+        self, instructions: str, *, temperature: float, reads_tags: bool = False, tools: Sequence[Tool] = ()
+    ) -> ChatPolicy:
         """Return the model as a policy that samples at a temperature.
 
         Args:
             instructions: The rules of the game, as `TextEnv.instructions` gives them.
             temperature: Of sampling.
             reads_tags: Whether the environment defines a protocol (`TextEnv.reads_tags`).
+            tools: Of the environment (`TextEnv.tools`).
 
         Raises:
-            ConfigError: The tokenizer has no usable chat template.
+            ConfigError: The tokenizer has no usable chat template, or the prompt is for tools and there are none.
         """
-        prompt = self._prompt(instructions, reads_tags)
-        name = self.policy.card.history if self.model.history == "auto" else self.model.history
-        history = History.parse(name)
-        stops = stop_ids(self.policy, prompt.stop)
-        engine: Engine
+        prompt = self._prompt(instructions, reads_tags, tools)
+        engine = self.engine(temperature=temperature, stop=prompt.stop)
+        return ChatPolicy(engine, self.policy.tokenizer, prompt, self.history)
+
+    def engine(self, *, temperature: float, stop: str = "") -> Engine:
+        """Return the engine that samples from the model.
+
+        Args:
+            temperature: Of sampling.
+            stop: Text of a token that ends an answer, see `Prompt.stop`.
+        """
+        stops = stop_ids(self.policy, stop)
         if self.host is not None:
-            engine = self.host.engine(stop_ids=stops, max_tokens=self.max_tokens, temperature=temperature)
-        else:
-            engine = engine_here(
-                self.model.engine,
-                self.policy.model,
-                stop_ids=stops,
-                max_tokens=self.max_tokens,
-                temperature=temperature,
-                # Only with a full history does a prompt extend an earlier one; otherwise the cache would hardly ever be
-                # hit.
-                reuse=history.turns is None,
-                max_batch=self.model.max_batch,
-                autocast=pick_autocast(self.model.dtype, next(self.policy.model.parameters()).device),
-            )
-        return ChatPolicy(engine, self.policy.tokenizer, prompt, history)
+            return self.host.engine(stop_ids=stops, max_tokens=self.max_tokens, temperature=temperature)
+        return engine_here(
+            self.model.engine,
+            self.policy.model,
+            stop_ids=stops,
+            max_tokens=self.max_tokens,
+            temperature=temperature,
+            # Only with a full history does a prompt extend an earlier one; otherwise the cache is hardly ever hit.
+            reuse=self.history.grows,
+            max_batch=self.model.max_batch,
+            autocast=pick_autocast(self.model.dtype, next(self.policy.model.parameters()).device),
+        )
+
+    @property
+    def history(self) -> History:
+        """How much of an episode a prompt repeats: as configured, or as the model's card has it."""
+        return History.parse(self.policy.card.history if self.model.history == "auto" else self.model.history)
 
     def chat_about(self, base: TextEnv[Any], *, temperature: float) -> ChatPolicy:
         """Return the model as a policy for an environment, with its instructions and in its form."""
-        return self.chat(base.instructions, temperature=temperature, reads_tags=base.reads_tags)
+        return self.chat(base.instructions, temperature=temperature, reads_tags=base.reads_tags, tools=base.tools)
 
     def searcher(self, base: TextEnv[Any], search: SearchConfig) -> ChatPolicy | None:
         """Return the policy of searches at `SearchConfig.search_temperature`; None where plain play has the same."""
@@ -105,13 +119,29 @@ class ModelPlayer:
         """Whether answers have a thinking part."""
         return self._prompt("").think
 
-    def _prompt(self, instructions: str, reads_tags: bool = False) -> Prompt:
+    @property
+    def calls(self) -> Family | None:
+        """The form of the tool calls that answers are made of; None where they are texts.
+
+        Raises:
+            ConfigError: The chat template shows no form that can be read.
+        """
+        if self._prompt("").tools is None:
+            return None
+        return (
+            self.model.tool_calls
+            if self.model.tool_calls != "auto"
+            else family_of(str(self.policy.tokenizer.chat_template))
+        )
+
+    def _prompt(self, instructions: str, reads_tags: bool = False, tools: Sequence[Tool] = ()) -> Prompt:
         return choose_prompt(
             self.model.prompt,
             instructions,
             preferred=self.policy.card.prompt,
             max_tokens=self.max_tokens,
             reads_tags=reads_tags,
+            tools=tools,
         )
 
 
@@ -136,9 +166,14 @@ class Proposer:
         player: The model at play.
         base: The environment, for its rules and its form of answers.
         temperature: Of sampling.
+
+    Raises:
+        ConfigError: The model calls tools, and a path of bare actions has none.
     """
 
     def __init__(self, player: ModelPlayer, base: TextEnv[Any], temperature: float = 1.0) -> None:
+        if player.calls is not None:
+            raise ConfigError("a model that calls tools cannot propose turns here: wanted another prompt than tools")
         self._chat = player.chat_about(base, temperature=temperature)
         self._plain = base.reads_tags
         self._think = player.think

@@ -114,11 +114,16 @@ class ModelConfig:
     """vLLM's own server, where it runs already on this machine; None starts one that ends with this process."""
     engine_gib: float = 1.0
     """Memory of vLLM's keys and values, in GiB."""
-    prompt: Literal["auto", "paper", "compact", "plain", "words"] = "auto"
+    prompt: Literal["auto", "paper", "compact", "plain", "words", "tools"] = "auto"
     """Words around observations. auto: the one in the model folder's tsr_gym.json, else paper; for an environment
-    that defines a protocol plain, which adds none, unless the model was made for words."""
-    history: str = setting("auto", metavar="{auto,full,markov,window(K)}")
-    """What a prompt repeats: full, markov, window(k), or auto."""
+    that defines a protocol plain, which adds none, unless the model was made for words. tools: the model calls the
+    tools of the environment in the form of its own chat template."""
+    tool_calls: Literal["auto", "hermes", "llama", "mistral"] = "auto"
+    """Form of the calls of prompt tools: that of Hermes and Qwen, of Llama 3, of Mistral; auto reads it from the chat
+    template."""
+    history: str = setting("auto", metavar="{auto,full,without_thoughts,markov,window(K)}")
+    """What a prompt repeats: full, without_thoughts (full, but of earlier answers what the model's chat template keeps,
+    for models that think), markov, window(k), or auto."""
     max_tokens: int = 400
     """Longest answer (paper's code: 400)."""
     temperature: float = 1.0

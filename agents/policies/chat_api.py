@@ -21,7 +21,9 @@ from tsr_gym.agents.policies.prompts import History, Prompt
 from tsr_gym.errors import ConfigError, EngineFailed, PromptTooLong, shown
 from tsr_gym.optional import require
 from tsr_gym.sections import check_choices, check_numbers, setting
-from tsr_gym.tree import Budget, Candidate, Expand, Tree
+from tsr_gym.tools import Tool
+from tsr_gym.tree import Budget, Candidate, Expand, Node, Tree
+from tsr_gym.wrappers.tool_calls import read_call, write_hermes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +59,7 @@ class ApiConfig:
             raise ConfigError(f"a key belongs into the environment variable {self.api_key_from}, not into base_url")
 
 
-Messages = Sequence[Mapping[str, str]]
+Messages = Sequence[Mapping[str, Any]]
 # In addition to 5xx: timeout, conflict, too early, too many.
 TRY_AGAIN = (408, 409, 425, 429)
 LONGEST_WAIT = 60.0
@@ -67,7 +69,7 @@ class Answer(NamedTuple):
     """One answer of a server.
 
     Attributes:
-        text: The model's text, "" where the answer could not be read.
+        text: The model's text, "" where the answer could not be read; calls of tools follow it in the form of Hermes.
         finish_reason: The server's own word, ``"malformed"`` for an unreadable answer, or ``"failed"``.
         prompt_tokens: As the server counted them, 0 without a count.
         cached_tokens: The cached part of `prompt_tokens`.
@@ -157,7 +159,9 @@ class ChatApi:
         """Counts of the requests so far."""
         return self._ledger
 
-    def ask(self, messages: Messages, *, seed: int, temperature: float, max_tokens: int) -> Answer:
+    def ask(
+        self, messages: Messages, *, seed: int, temperature: float, max_tokens: int, tools: Sequence[Tool] = ()
+    ) -> Answer:
         """Return an answer to a conversation.
 
         Args:
@@ -165,6 +169,7 @@ class ChatApi:
             seed: Of sampling; servers make of it what they can.
             temperature: Of sampling.
             max_tokens: Longest answer.
+            tools: What the model may call.
 
         Raises:
             EngineFailed: The server refuses the request, or too many have failed.
@@ -177,6 +182,8 @@ class ChatApi:
             "seed": seed % 2**31,
             self.config.limit_as: max_tokens,
         }
+        if tools:
+            body["tools"] = [tool.schema for tool in tools]
         problem = ""
         for attempt in range(self.config.retries + 1):
             self._take_turn()
@@ -263,6 +270,7 @@ def read_answer(body: bytes) -> Answer:
         data = json.loads(body)
         choice = data["choices"][0]
         content, reason = choice["message"].get("content"), choice.get("finish_reason")
+        calls = _calls_in(choice["message"].get("tool_calls"))
         usage = data.get("usage") or {}
         details = usage.get("prompt_tokens_details") or {}
         counts = [usage.get("prompt_tokens"), details.get("cached_tokens"), usage.get("completion_tokens")]
@@ -272,7 +280,13 @@ def read_answer(body: bytes) -> Answer:
     # A refusal, or a tool's call, has no content.
     if not isinstance(content, str | None):
         return Answer("", "malformed", *tokens)
-    return Answer(content or "", shown(reason) if not isinstance(reason, str) else reason, *tokens)
+    return Answer((content or "") + calls, shown(reason) if not isinstance(reason, str) else reason, *tokens)
+
+
+def _calls_in(calls: Any) -> str:
+    """Return the calls of tools in a message as text; their arguments are a text of JSON, also where it is damaged."""
+    functions = [call["function"] for call in calls or ()]
+    return "\n".join(write_hermes(function["name"], str(function["arguments"])) for function in functions)
 
 
 def retry_after(value: str | None) -> float | None:
@@ -305,11 +319,16 @@ class ApiPolicy:
         history: How much of the episode a conversation repeats.
         temperature: Of sampling.
         max_tokens: Longest answer.
+
+    Raises:
+        ConfigError: The prompt is for tools, and there are none.
     """
 
     def __init__(
         self, api: ChatApi, prompt: Prompt, history: History, *, temperature: float, max_tokens: int = 400
     ) -> None:
+        if prompt.tools == ():
+            raise ConfigError("the environment has no tools that a model can call: use another prompt")
         self.api = api
         self.prompt = prompt
         self.history = history
@@ -340,19 +359,34 @@ class ApiPolicy:
             tree.charge(_cost(row))
         return [[Candidate(answer.text) for answer in row] for row in answers]
 
-    def messages(self, tree: Tree, node: int) -> list[dict[str, str]]:
+    def messages(self, tree: Tree, node: int) -> list[dict[str, Any]]:
         """Return the conversation that leads to the next turn at a node."""
         first, *rest = path_from(tree, node, self.history.first(tree.nodes[node].depth))
         system = [{"role": "system", "content": self.prompt.system}] if self.prompt.system else []
-        messages = [*system, {"role": "user", "content": self.prompt.turn(tree.nodes[first])}]
+        messages: list[dict[str, Any]] = [*system, {"role": "user", "content": self.prompt.turn(tree.nodes[first])}]
         for index in rest:
-            here = tree.nodes[index]
-            messages.append({"role": "assistant", "content": str(here.candidate.text)})
-            messages.append({"role": "user", "content": self.prompt.turn(here)})
+            messages += self._turn(tree.nodes[index])
         return messages
 
-    def _ask(self, messages: list[dict[str, str]], seed: int) -> Answer:
-        return self.api.ask(messages, seed=seed, temperature=self.temperature, max_tokens=self.max_tokens)
+    def _turn(self, node: Node) -> list[dict[str, Any]]:
+        """Return the messages of an answer and of what followed."""
+        text, result = str(node.candidate.text), self.prompt.turn(node)
+        call = None if self.prompt.tools is None else read_call(text, "hermes")
+        if call is None or call.reason:
+            # Servers accept the result of a tool only after a call.
+            return [{"role": "assistant", "content": text}, {"role": "user", "content": result}]
+        name = f"call_{node.depth}"
+        function = {"name": call.name, "arguments": json.dumps(call.arguments)}
+        calls = [{"id": name, "type": "function", "function": function}]
+        before = text.rpartition("<tool_call>")[0]
+        return [
+            {"role": "assistant", "content": before or None, "tool_calls": calls},
+            {"role": "tool", "tool_call_id": name, "content": result},
+        ]
+
+    def _ask(self, messages: list[dict[str, Any]], seed: int) -> Answer:
+        tools = self.prompt.tools or ()
+        return self.api.ask(messages, seed=seed, temperature=self.temperature, max_tokens=self.max_tokens, tools=tools)
 
 
 def _cost(row: Sequence[Answer]) -> Budget:

@@ -3,9 +3,10 @@
 Text of the environment is encoded once, when it first appears. Answers of the model stay the ids they were sampled as.
 """
 
+import json
 from collections import Counter
-from collections.abc import Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from tsr_gym.agents.policies.engine import Completion, Engine
@@ -14,9 +15,15 @@ from tsr_gym.agents.policies.text_encoder import text_encoder
 from tsr_gym.errors import ConfigError, EngineFailed
 from tsr_gym.seeds import derive_seed
 from tsr_gym.tree import Candidate, Expand, Tree
+from tsr_gym.wrappers.tool_calls import family_of, read_call
 
 # Markers in brackets that no template writes.
 _SLOT, _FIRST, _SAID = "\u27e6text\u27e7", "\u27e6first\u27e7", "\u27e6answer\u27e7"
+_THOUGHT, _NAME = "\u27e6thought\u27e7", "\u27e6name\u27e7"
+# Signs that a template may write otherwise inside a message.
+_SIGNS = '\u27e6a"b\\c\nd<e>&\u00e9\u27e7'
+# Mistral's templates demand an identifier of nine signs.
+_CALL_ID = "call00001"
 
 
 class ChatPolicy:
@@ -33,7 +40,8 @@ class ChatPolicy:
         num_tokens: Tokens that it sampled.
 
     Raises:
-        ConfigError: The tokenizer has no chat template, or one that rewrites messages depending on their text.
+        ConfigError: The tokenizer has no chat template, or one that rewrites messages depending on their text; or the
+            prompt is for tools, and there are none; or the history is without thoughts, and the template keeps them.
     """
 
     def __init__(self, engine: Engine, tokenizer: Any, prompt: Prompt, history: History) -> None:
@@ -43,9 +51,11 @@ class ChatPolicy:
         self.history = history
         self.num_calls = self.num_tokens = 0
         self._template = _Template(tokenizer, prompt)
+        if not history.thoughts:
+            self._template.check_thoughts()
         self._encode = lru_cache(maxsize=65_536)(text_encoder(tokenizer))
         # The answers of a small model are few, and many samples give each of them.
-        self._decode = lru_cache(maxsize=4_096)(partial(tokenizer.decode, skip_special_tokens=True))
+        self._decode = lru_cache(maxsize=4_096)(self._text)
 
     def __call__(self, requests: Sequence[tuple[Tree, Expand]]) -> list[list[Candidate]]:
         """Return sampled candidates for every wish, in order.
@@ -69,9 +79,13 @@ class ChatPolicy:
         here = tree.nodes[node]
         # With the whole history, a prompt is the one that led here and what came after it: nothing that the model has
         # read is encoded again, so that its cached keys and values stay valid.
-        if self.history.turns is None and here.candidate.prompt_ids:
+        if self.history.grows and here.candidate.prompt_ids:
             return here.candidate.prompt_ids + self._said(here.candidate) + self._bridge(tree, node)
         path = path_from(tree, node, self.history.first(here.depth))
+        if not self.history.thoughts:
+            turns = [self.prompt.turn(tree.nodes[index]) for index in path]
+            answers = [str(tree.nodes[index].candidate.text) for index in path[1:]]
+            return self._encode(self._template.episode(turns, answers, [*map(self.tool_called, answers)]))
         ids = self._encode(self._template.opening(self.prompt.turn(tree.nodes[path[0]])))
         for index in path[1:]:
             ids += self._said(tree.nodes[index].candidate) + self._bridge(tree, index)
@@ -84,11 +98,24 @@ class ChatPolicy:
     def _bridge(self, tree: Tree, node: int) -> tuple[int, ...]:
         """Return the ids between an answer of the model and the next one."""
         here = tree.nodes[node]
-        ids = self._encode(self._template.bridge(self.prompt.turn(here)))
+        name = self.tool_called(str(here.candidate.text))
+        ids = self._encode(self._template.bridge(self.prompt.turn(here), name))
         sampled = here.candidate.token_ids
         # The template begins with the end of the model's turn. An answer that the model ended itself has that token
         # already; one that was cut off at the limit has not.
         return ids[1:] if sampled and ids and sampled[-1] == ids[0] else ids
+
+    def tool_called(self, answer: str) -> str:
+        """Return the name of the tool that an answer calls; "" where the template shows no names, or there is no tool.
+
+        Raises:
+            ConfigError: The template shows names, and no form of calls that can be read.
+        """
+        if not self._template.shows_names:
+            return ""
+        name = read_call(answer, family_of(str(self.tokenizer.chat_template))).name
+        # Any other text could hold signs of the template.
+        return name if name in {tool.name for tool in self.prompt.tools or ()} else ""
 
     def _candidate(self, prompt: tuple[int, ...], completion: Completion) -> Candidate:
         if completion.finish_reason == "abort":
@@ -97,6 +124,13 @@ class ChatPolicy:
         ids = completion.token_ids
         text = self.prompt.forced + self._decode(ids)
         return Candidate(text, prompt, ids, completion.logprobs, completion.weight_version)
+
+    def _text(self, ids: tuple[int, ...]) -> str:
+        """Return the text of an answer; in calls of tools, special tokens have a meaning, except at the end."""
+        if self.prompt.tools is None:
+            return str(self.tokenizer.decode(ids, skip_special_tokens=True))
+        ends = {self.tokenizer.eos_token_id, *self._encode(self._template.bridge(""))[:1]}
+        return str(self.tokenizer.decode(ids[:-1] if ids and ids[-1] in ends else ids, skip_special_tokens=False))
 
 
 class _Template:
@@ -110,17 +144,26 @@ class _Template:
             raise ConfigError(
                 "the tokenizer has no chat template: wanted an instruction-tuned model, or set tokenizer.chat_template"
             )
+        if prompt.tools == ():
+            raise ConfigError("the environment has no tools that a model can call: use another prompt")
         # A short episode with markers is rendered once and cut at the markers. A template that changes a message by its
         # text or its place in the episode would make the pieces wrong, so every marker has to come out exactly once.
         system = [{"role": "system", "content": prompt.system}] if prompt.system else []
-        user, answer = {"role": "user", "content": _SLOT}, {"role": "assistant", "content": _SAID}
+        tools = [tool.schema for tool in prompt.tools] if prompt.tools else None
 
-        def render(messages: list[dict[str, str]]) -> str:
-            return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+        def render(turns: Sequence[str], answers: Sequence[str], names: Sequence[str] = ()) -> str:
+            messages = [*system, {"role": "user", "content": turns[0]}]
+            for answer, turn, name in zip(answers, turns[1:], names or [_NAME] * len(answers), strict=True):
+                later = {"role": prompt.later_role, "content": turn}
+                later |= {} if prompt.tools is None else result_fields(name)
+                messages += [{"role": "assistant", "content": answer}, later]
+            return str(tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=True))
 
+        self._render = render
         try:
-            opening = render([*system, user])
-            episode = render([*system, {"role": "user", "content": _FIRST}, answer, user])
+            opening = render([_SLOT], [])
+            episode = render([_FIRST, _SLOT], [_SAID])
+            signs = _SIGNS if prompt.tools is None else render([_FIRST, _SIGNS], [_SAID]).rpartition(_SAID)[2]
         except TemplateError as error:
             raise ConfigError(f"the chat template refuses the messages of an episode ({error}): change it") from error
         bridge = episode.rpartition(_SAID)[2]
@@ -129,15 +172,67 @@ class _Template:
             raise ConfigError("the chat template drops, repeats or rewrites messages: it cannot carry an episode")
         self._opening = opening.split(_SLOT)
         self._bridge = bridge.split(_SLOT)
+        self.shows_names = _NAME in bridge
         self._forced = prompt.forced
+        self._write: Callable[[str], str] = str
+        if prompt.tools is not None:
+            if hidden := [tool.name for tool in prompt.tools if tool.name not in opening]:
+                raise ConfigError(
+                    f"the chat template does not show the tool {hidden[0]!r}: wanted one that knows tools"
+                )
+            self._check_tools(signs)
+
+    def _check_tools(self, signs: str) -> None:
+        """Find out how the template writes the text of a tool's message, and check that its place changes nothing.
+
+        Raises:
+            ConfigError: It does.
+        """
+        from jinja2 import TemplateError
+
+        # Llama's templates write the text as a string of JSON.
+        writers = [write for write in (str, _in_json) if signs == write(_SIGNS).join(self._bridge)]
+        if not writers:
+            raise ConfigError("the chat template rewrites the text of a tool's message: it cannot carry an episode")
+        self._write = writers[0]
+        try:
+            longer = self._render([_FIRST, _SLOT, _SLOT], [_SAID, _SAID])
+        except TemplateError:
+            # Mistral's templates count an answer in plain text as a turn of the dialogue, and refuse the second.
+            return
+        if longer != self.opening(_FIRST) + 2 * (_SAID + self.bridge(_SLOT)):
+            raise ConfigError("the chat template changes earlier turns of an episode with tools: it cannot carry it")
+
+    def check_thoughts(self) -> None:
+        """Check that the template leaves the thoughts of earlier answers out, and nothing else.
+
+        Raises:
+            ConfigError: It does not.
+        """
+        text = self._render([_FIRST, _SLOT], [f"<think>\n{_THOUGHT}\n</think>\n\n{_SAID}"])
+        if _THOUGHT in text or text.count(_SAID) != 1:
+            raise ConfigError("the chat template does not drop earlier thoughts here: wanted history=full")
+
+    def episode(self, turns: Sequence[str], answers: Sequence[str], names: Sequence[str]) -> str:
+        """Return a prompt as the template writes it from the messages of the whole episode."""
+        return self._render(turns, answers, names) + self._forced
 
     def opening(self, text: str) -> str:
         """Return everything up to the model's first answer."""
         return self._opening[0] + text + self._opening[1] + self._forced
 
-    def bridge(self, text: str) -> str:
-        """Return everything from the end of one answer to the beginning of the next."""
-        return self._bridge[0] + text + self._bridge[1] + self._forced
+    def bridge(self, text: str, name: str = _NAME) -> str:
+        """Return everything from the end of one answer to the beginning of the next; the name is that of its tool."""
+        return self._write(text).join([part.replace(_NAME, name) for part in self._bridge]) + self._forced
+
+
+def result_fields(name: str) -> dict[str, str]:
+    """Return the fields of a message of the role ``tool`` other than its role and text."""
+    return {"tool_call_id": _CALL_ID, "name": name}
+
+
+def _in_json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def sample_seeds(requests: Sequence[tuple[Tree, Expand]]) -> list[list[int]]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tsr_gym.errors import ConfigError
+from tsr_gym.tools import Tool
 from tsr_gym.tree import Candidate, Node
 
 
@@ -14,10 +15,12 @@ class Prompt:
 
     Attributes:
         system: The system message, "" for none.
-        turn: Makes the user message of a node: its observation, and the requested form.
+        turn: Makes the message of a node: its observation, and the requested form.
         forced: What every answer is made to begin with.
         think: Whether answers have a thinking part.
         stop: Text of a token that ends an answer, in addition to the model's end-of-turn token; "" for none.
+        tools: What the model calls in the form of the chat template, observations after the first being messages of
+            the role ``tool``; None where it writes actions.
     """
 
     system: str
@@ -25,6 +28,12 @@ class Prompt:
     forced: str
     think: bool
     stop: str = ""
+    tools: tuple[Tool, ...] | None = None
+
+    @property
+    def later_role(self) -> str:
+        """The role of the messages after the first answer."""
+        return "user" if self.tools is None else "tool"
 
 
 def paper_prompt(instructions: str, *, max_tokens: int = 400, **_: Any) -> Prompt:
@@ -85,16 +94,40 @@ def words_prompt(instructions: str = "", *, reads_tags: bool = False, **_: Any) 
     return Prompt("", turn, forced, think=False, stop=stop)
 
 
+def tools_prompt(instructions: str, *, tools: Sequence[Tool] = (), **_: Any) -> Prompt:
+    """Return the arrangement for models that call tools: rules in the system message, observations as they are.
+
+    Args:
+        instructions: The rules of the game.
+        tools: The tools of the world, which the chat template shows.
+    """
+
+    def turn(node: Node) -> str:
+        reason, text = node.info.get("invalid_reason", ""), str(node.observation)
+        # A world shows its own errors; those of a call's form are known only here.
+        return f"Error: {reason}\n{text}" if node.parent is not None and reason and reason not in text else text
+
+    system = f"{instructions}\nCall exactly one tool in every turn.".strip()
+    return Prompt(system, turn, "", think=False, tools=tuple(tools))
+
+
 PROMPTS: dict[str, Callable[..., Prompt]] = {
     "paper": paper_prompt,
     "compact": compact_prompt,
     "plain": plain_prompt,
     "words": words_prompt,
+    "tools": tools_prompt,
 }
 
 
 def choose_prompt(
-    name: str, instructions: str, *, preferred: str = "paper", max_tokens: int = 400, reads_tags: bool = False
+    name: str,
+    instructions: str,
+    *,
+    preferred: str = "paper",
+    max_tokens: int = 400,
+    reads_tags: bool = False,
+    tools: Sequence[Tool] = (),
 ) -> Prompt:
     """Return the prompt of a name.
 
@@ -105,6 +138,7 @@ def choose_prompt(
             prompts write tags themselves, unless the prompt was made for words.
         max_tokens: The length that answers are asked to keep.
         reads_tags: Whether the environment defines a protocol (`TextEnv.reads_tags`).
+        tools: Of the environment (`TextEnv.tools`).
 
     Raises:
         ConfigError: There is no such prompt.
@@ -113,7 +147,7 @@ def choose_prompt(
     name = own if name == "auto" else name
     if name not in PROMPTS:
         raise ConfigError(f"wanted a prompt of {sorted(PROMPTS)}, got {name!r}")
-    return PROMPTS[name](instructions, max_tokens=max_tokens, reads_tags=reads_tags)
+    return PROMPTS[name](instructions, max_tokens=max_tokens, reads_tags=reads_tags, tools=tools)
 
 
 def messages_for(
@@ -145,7 +179,7 @@ def messages_for(
     parent = turn - 1 if turn else None
     node = Node(parent, turn, Candidate(""), observation, reward, reward, False, False, info, None)
     system = [{"role": "system", "content": prompt.system}] if prompt.system and not past else []
-    return [*map(dict, past), *system, {"role": "user", "content": prompt.turn(node)}]
+    return [*map(dict, past), *system, {"role": prompt.later_role if turn else "user", "content": prompt.turn(node)}]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +189,17 @@ class History:
     Attributes:
         turns: Turns before the current one, None for all of them: each prompt then extends the one before, so that
             prefixes are shared and an episode is one training row. With a number, each turn is a separate row.
+        thoughts: Whether earlier answers are shown as they were sampled. Without thoughts, a prompt is what the chat
+            template makes of the whole episode, and each turn is a separate row.
     """
 
     turns: int | None
+    thoughts: bool = True
+
+    @property
+    def grows(self) -> bool:
+        """Whether each prompt extends the one before it and its answer."""
+        return self.turns is None and self.thoughts
 
     def first(self, depth: int) -> int:
         """Return the depth of the first turn that the prompt of a node at `depth` shows.
@@ -169,16 +211,18 @@ class History:
 
     @classmethod
     def parse(cls, text: str) -> "History":
-        """Return the history that ``full``, ``markov`` or ``window(k)`` names.
+        """Return the history that ``full``, ``without_thoughts``, ``markov`` or ``window(k)`` names.
 
         Raises:
             ConfigError: The text is none of these.
         """
         if text == "full":
             return cls(None)
+        if text == "without_thoughts":
+            return cls(None, thoughts=False)
         if text == "markov":
             return cls(0)
         number = text.removeprefix("window(").removesuffix(")")
         if text == f"window({number})" and number.isdecimal():
             return cls(int(number))
-        raise ConfigError(f"wanted a history of full, markov or window(k), got {text!r}")
+        raise ConfigError(f"wanted a history of full, without_thoughts, markov or window(k), got {text!r}")

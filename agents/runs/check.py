@@ -21,6 +21,7 @@ from tsr_gym.agents.strategies import best_of_n
 from tsr_gym.errors import ConfigError, NothingThere
 from tsr_gym.keywords import no_such, parse_call
 from tsr_gym.optional import require
+from tsr_gym.wrappers.tool_calls import Family
 
 
 def check_start(config: TrainConfig) -> None:
@@ -44,8 +45,10 @@ def check_start(config: TrainConfig) -> None:
     estimator = parse_call(config.learn.estimator, what="estimator").name
     if ":" not in estimator and estimator not in ("auto", *ESTIMATORS):
         raise no_such("estimator", estimator, ("auto", *sorted(ESTIMATORS)))
-    task_pool(config.env, config.task, config.task.train_split)
-    task_pool(config.env, config.task.held_out, config.task.eval_split)
+    # Any form of calls: whether the environment has tools does not depend on it.
+    calls: Family | None = "hermes" if config.model.prompt == "tools" else None
+    task_pool(config.env, config.task, config.task.train_split, calls=calls)
+    task_pool(config.env, config.task.held_out, config.task.eval_split, calls=calls)
     token_targets(config)
     _check_estimator(config)
     # Late, because it imports torch and transformers.

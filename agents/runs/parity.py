@@ -158,7 +158,7 @@ def hand_over(player: "ModelPlayer") -> None:
     if player.host is None:
         return
     model = player.policy.model
-    engine = player.chat("", temperature=1.0).engine
+    engine = player.engine(temperature=1.0)
     engine.load_weights(model.state_dict().items(), version=0)
     autocast = pick_autocast(player.model.dtype, next(model.parameters()).device)
     parity = probe(engine, model, temperature=1.0, autocast=autocast)

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from tsr_gym.agents.episodes.model_player import ModelPlayer
 from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.models.language_model import LanguageModel, load_policy, pick_device, save_policy, stop_ids
 from tsr_gym.agents.models.settings import ModelConfig
-from tsr_gym.agents.policies.chat_policy import ChatPolicy
+from tsr_gym.agents.policies.chat_policy import ChatPolicy, result_fields
 from tsr_gym.agents.teaching.base_recipe import WordRecipe
 from tsr_gym.errors import ConfigError, shown
 from tsr_gym.files import folder_digest, write_whole
@@ -76,7 +77,7 @@ def rows_of(tree: Tree, end: int, chat: ChatPolicy, answers: Sequence[Answer]) -
     """
     path = [*tree.path(end)]
     turns = [_row(chat.prompt_ids(tree, node), answer) for node, answer in zip(path[:-1], answers, strict=True)]
-    if chat.history.turns is not None:
+    if not chat.history.grows:
         return [row for row, answer in zip(turns, answers, strict=True) if answer.learned]
     whole = Row(turns[-1].ids, np.zeros(len(turns[-1].ids), dtype=bool))
     # Each prompt extends the one before it, so positions are the same in all turns.
@@ -371,10 +372,13 @@ def _rows(record: Mapping[str, Any], chat: ChatPolicy, ends: Sequence[int]) -> l
             raise ValueError(f"{len(ids)} ids and a mask of {len(mask)}, {int(mask.sum())} of them to learn")
         return [Row(ids, mask)]
     messages = [{name: str(message[name]) for name in ("role", "content")} for message in record["messages"]]
+    for answer, message in pairwise(messages):
+        if message["role"] == "tool":
+            message |= result_fields(chat.tool_called(answer["content"]))
     answers = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     if not answers:
         raise ValueError("messages without an answer")
-    if chat.history.turns is None:
+    if chat.history.grows:
         return [_encoded(messages[: answers[-1] + 1], chat, ends, first=0)]
     system = [message for message in messages[:1] if message["role"] == "system"]
     begins = [len(system), *(answer + 1 for answer in answers)]
@@ -391,12 +395,13 @@ def _encoded(messages: list[dict[str, str]], chat: ChatPolicy, ends: Sequence[in
     parts. The token that ends an answer belongs to the answer.
     """
     tokenizer, forced = chat.tokenizer, chat.prompt.forced
+    tools = [tool.schema for tool in chat.prompt.tools or ()] or None
     ids: list[int] = []
     mask: list[bool] = []
     learned, encoded = False, ""
 
     def render(part: list[dict[str, str]], ask: bool) -> str:
-        return str(tokenizer.apply_chat_template(part, tokenize=False, add_generation_prompt=ask))
+        return str(tokenizer.apply_chat_template(part, tools=tools, tokenize=False, add_generation_prompt=ask))
 
     def show(text: str) -> None:
         nonlocal encoded

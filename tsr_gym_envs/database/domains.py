@@ -3,7 +3,7 @@
 Every domain has a table of people, one of their records, and one of things, so that tasks and plans are the same code.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, NamedTuple
@@ -430,6 +430,24 @@ def tools(domain: str) -> list[dict[str, Any]]:
         }
         for tool in tools_of(DOMAINS[domain]).values()
     ]
+
+
+def schemas_of(domains: Sequence[str], *, sql: bool = False) -> list[dict[str, Any]]:
+    """Return the tools of several domains as JSON schemas, by name; with `sql`, also the tool of queries.
+
+    >>> [schema["name"] for schema in schemas_of(("shop", "library"), sql=True)].count("refuse")
+    1
+    """
+    schemas: dict[str, dict[str, Any]] = {}
+    for schema in (schema for domain in domains for schema in tools(domain)):
+        other = schemas.setdefault(schema["name"], schema)
+        # Only the number of the rules differs, by which a call refuses: the largest one fits all domains.
+        if len(str(schema)) > len(str(other)):
+            schemas[schema["name"]] = schema
+    if sql:
+        query = {"type": "object", "properties": {"sql": {"type": "string"}}, "required": ["sql"]}
+        schemas["query"] = {"name": "query", "description": "Read the tables by a query in SQL.", "parameters": query}
+    return [*schemas.values()]
 
 
 def _schema(domain: Domain, param: Param) -> dict[str, Any]:

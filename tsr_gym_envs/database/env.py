@@ -7,12 +7,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+import tsr_gym
 from tsr_gym import ConfigError, Limits, Step, TextEnv
 from tsr_gym.codec import encode
 from tsr_gym.teaching import Teaching
 from tsr_gym.text_env import Guide
 from tsr_gym_envs.database.calls import QUERY, Call, read_call, write_call
-from tsr_gym_envs.database.domains import DOMAINS, Row, Tool, Value, rules_of, tools_of
+from tsr_gym_envs.database.domains import DOMAINS, Row, Tool, Value, rules_of, schemas_of, tools_of
 from tsr_gym_envs.database.players import poor_turn, teacher_turn, vocabulary
 from tsr_gym_envs.database.tasks import (
     Args,
@@ -167,6 +168,7 @@ class DatabaseEnv(TextEnv[DatabaseState]):
         self.settings = settings
         self.instructions = INSTRUCTIONS
         self._is_compact = settings.observation_mode == "compact"
+        self.tools = tuple(tsr_gym.Tool(**schema) for schema in schemas_of(settings.domains, sql=settings.sql))
 
     def task(self, state: DatabaseState) -> Task:
         """Return the task of a state."""

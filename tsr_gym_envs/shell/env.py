@@ -1,11 +1,12 @@
 """The shell environment: tasks over files in memory, solved by commands of bash."""
 
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
-from tsr_gym import ConfigError, Limits, Step, TextEnv
+from tsr_gym import ConfigError, Limits, Step, TextEnv, Tool
 from tsr_gym.codec import encode
 from tsr_gym.optional import require
 from tsr_gym.state_env import new_tuple
@@ -24,6 +25,11 @@ INSTRUCTIONS = (
     "You work in a shell, in the folder /home/user. Every turn is one command of bash, such as 'ls -R', 'cat notes', "
     "'grep -c ERROR a/b.log > out.txt' or 'chmod 640 run.sh'. Fulfil the task with as few commands as you can and "
     "change no other file: what is overwritten or removed cannot be brought back."
+)
+BASH = Tool(
+    "bash",
+    "Run a command line of bash, or several lines, in the session's working folder.",
+    {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
 )
 # Files that `legal_actions` reads.
 _FEW_FILES = 6
@@ -87,6 +93,7 @@ class ShellEnv(TextEnv[ShellState]):
 
     draws_noise = False
     guide = Guide("tsr_gym.wrappers:ShellScore")
+    tools = (BASH,)
     model_forms = frozenset({"observation_mode"})
 
     def __init__(self, settings: ShellSettings, *, render_mode: str | None = None) -> None:
@@ -178,6 +185,10 @@ class ShellEnv(TextEnv[ShellState]):
             return tuple(dict.fromkeys([*tried, *(f"rm {name}" for name in names), "ls"]))
         looks = [f"cat {path}" for path in self._listing(state).split("\n")[:_FEW_FILES]]
         return tuple(dict.fromkeys([*tried, "ls -R", *looks, f"cd {HOME}"]))
+
+    def tool_action(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Return the command that a call of the tool ``bash`` holds."""
+        return str(arguments["command"])
 
     def optimal_turn(self, state: ShellState, turns_left: int | None, actions_left: int | None) -> str | None:
         """Return the first command of a plan that was tried out from the state; None where none is known."""

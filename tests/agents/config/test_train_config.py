@@ -71,7 +71,10 @@ OVERLAP = {"overlap": True}
         ({"lessons": {"filter": "top_p(.5)"}}, "wanted the filter as name"),
         ({"learn": {"objective": Objective(mismatch="truncate")}}, "wanted old_logprobs=learner, got sampler"),
         ({"learn": {"lora_engine": "adapter"}}, "lora_rank >= 1, got auto"),
-        ({"model": {"history": "window"}}, r"wanted a history of full, markov or window\(k\), got 'window'"),
+        (
+            {"model": {"history": "window"}},
+            r"wanted a history of full, without_thoughts, markov or window\(k\), got 'window'",
+        ),
         ({"run": {"update_tokens": 100, "update_trajectories": 8}}, "update_tokens and update_trajectories both"),
         ({"run": {"update_trajectories": 8}}, "searches for ever: wanted total_tokens"),
         ({"run": {"sampled_price": 0}}, "sampled_price=0 and prompt_price=0 count no tokens"),
@@ -119,7 +122,8 @@ CHANGED = TrainConfig(
     ),
     model=ModelConfig(
         model="models/x", engine="vllm-server", engine_url="http://127.0.0.1:8000", engine_gib=2.0, prompt="paper",
-        history="window(2)", max_tokens=9, temperature=0.9, device="cpu", dtype="bfloat16", threads=2, max_batch=64
+        tool_calls="llama", history="window(2)", max_tokens=9, temperature=0.9, device="cpu", dtype="bfloat16",
+        threads=2, max_batch=64,
     ),
     learn=LearnConfig(
         algorithm="grpo", lr=1e-4, lr_decay_from=0.5, lr_floor=0.2, critic_lr=1e-3, critic="head", critic_gradient=0.5,

@@ -7,12 +7,14 @@ import pytest
 import torch
 
 from tests.agents.reports.view.trees import node
+from tests.agents.tiny import CHATML, save_chat_model
+from tests.agents.tools import HERMES
 from tsr_gym import ConfigError
 from tsr_gym.agents.episodes.model_player import ModelPlayer, Proposal, Proposer
 from tsr_gym.agents.episodes.settings import TaskConfig
 from tsr_gym.agents.models.language_model import load_policy
 from tsr_gym.agents.models.settings import ModelCard, ModelConfig
-from tsr_gym.tree import Candidate
+from tsr_gym.tree import Candidate, Expand
 
 CPU = torch.device("cpu")
 
@@ -110,7 +112,9 @@ class Answers(NamedTuple):
 
     answers: list[Candidate]
     asked: list[object]
+    calls: str | None = None
     think: bool = True
+    calls: str | None = None
 
     def chat_about(self, base, *, temperature):
         def chat(requests):
@@ -141,3 +145,22 @@ def test_equal_actions_are_one_proposal_in_every_form_of_answer():
     player = Answers([Candidate("<search>a</search>")], [])
     assert Proposer(player, World(reads_tags=True))(PATH, seed=1, samples=1)[0].action == "<search>a</search>"
     assert player.asked[0][0] == "Up"
+
+
+def test_a_model_plays_by_calls_of_tools_where_the_world_has_some(tmp_path):
+    large = load_policy(save_chat_model(tmp_path), device=CPU)
+    large.tokenizer.chat_template = HERMES
+    player = ModelPlayer("tests/Box-v0", TaskConfig(), ModelConfig(prompt="tools", max_tokens=4), large)
+    (env,) = player.pool(None).set([1])
+    assert (env.get_wrapper_attr("family"), player.think) == ("hermes", False)
+    ((candidate,),) = player.chat_about(env.unwrapped, temperature=1.0)([(env.tree, Expand(0))])
+    assert '"name": "put"' in large.tokenizer.decode(candidate.prompt_ids)
+    with pytest.raises(ConfigError, match="cannot propose turns"):
+        Proposer(player, env.unwrapped)
+    player = replace(player, env="sokoban")
+    with pytest.raises(ConfigError, match="SokobanEnv has no tools that a model can call"):
+        player.pool(None)
+    large.tokenizer.chat_template = CHATML
+    with pytest.raises(ConfigError, match=r"no form of tool calls that can be read.* --tool-calls"):
+        _ = player.calls
+    assert replace(player, model=ModelConfig(prompt="tools", tool_calls="llama")).calls == "llama"

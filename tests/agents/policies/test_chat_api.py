@@ -1,5 +1,6 @@
 """ChatApi and ApiPolicy against a stub server: answers, limits, retries and costs."""
 
+import json
 import logging
 import threading
 from dataclasses import replace
@@ -9,13 +10,15 @@ from functools import partial
 import pytest
 
 from tests.agents.policies.stub_server import completion, error, serving
+from tests.agents.tools import BoxEnv
 from tests.agents.worlds import rooms
 from tsr_gym import Candidate, ConfigError, EngineFailed, Expand, MissingExtra, PromptTooLong
 from tsr_gym.agents.episodes.search import search
 from tsr_gym.agents.policies.chat_api import Answer, ApiConfig, ApiPolicy, ChatApi, Ledger, read_answer, retry_after
 from tsr_gym.agents.policies.chat_policy import sample_seeds
-from tsr_gym.agents.policies.prompts import History, paper_prompt
+from tsr_gym.agents.policies.prompts import History, choose_prompt, paper_prompt
 from tsr_gym.agents.strategies import best_of_n
+from tsr_gym.wrappers import ToolCalls, TreeSearchWrapper
 
 ASKED = [{"role": "user", "content": "Where to?"}]
 KEY = "sk-very-secret-7"
@@ -280,3 +283,36 @@ def test_where_the_server_refuses_the_rest_is_not_asked():
         with pytest.raises(EngineFailed, match="status 401"):
             policy_of(url, at_once=1)([(rooms(4).tree, Expand(0, 50))])
         assert len(stub.asked) < 50
+
+
+def called(arguments, content=None):
+    body = completion(content, "tool_calls")
+    function = {"name": "put", "arguments": arguments}
+    body["choices"][0]["message"]["tool_calls"] = [{"id": "x1", "type": "function", "function": function}]
+    return 200, body
+
+
+def test_calls_of_tools_are_sent_and_read_and_their_results_follow_them():
+    env = TreeSearchWrapper(ToolCalls(BoxEnv()))
+    env.reset(seed=0)
+    prompt = choose_prompt("tools", BoxEnv.instructions, tools=BoxEnv.tools)
+    answers = [called('{"thing": "pen"}', "I put it."), called('{"thing": '), called('{"thing": "cup"}')]
+    with serving(lambda number, body: answers[number]) as (url, stub):
+        policy = ApiPolicy(api_of(url), prompt, History(None), temperature=1.0)
+        for _ in range(3):
+            env.play(policy([(env.tree, Expand(env.cursor))])[0][0])
+    assert [node.info["executed"] for node in env.tree.nodes[1:]] == [('put(thing="pen")',), (), ('put(thing="cup")',)]
+    assert stub.asked[0][1]["tools"] == [tool.schema for tool in BoxEnv.tools]
+    _, _, answer, result, damaged, shown = stub.asked[2][1]["messages"]
+    assert (answer["content"], answer["tool_calls"][0]["function"]["arguments"]) == ("I put it.", '{"thing": "pen"}')
+    assert result == {"role": "tool", "tool_call_id": answer["tool_calls"][0]["id"], "content": 'The "box" holds:\npen'}
+    # A damaged call stays text, because servers accept no result without a call.
+    assert (damaged["role"], shown["role"]) == ("assistant", "user")
+    assert shown["content"].startswith("Error: the tool call is no JSON")
+
+
+@pytest.mark.parametrize("calls", [5, [5], [{}], [{"function": {"name": "a"}}]])
+def test_calls_that_have_no_shape_are_malformed_answers(calls):
+    body = completion("text")
+    body["choices"][0]["message"]["tool_calls"] = calls
+    assert read_answer(json.dumps(body).encode()).finish_reason == "malformed"

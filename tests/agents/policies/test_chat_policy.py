@@ -10,7 +10,7 @@ from tsr_gym.agents.episodes.trajectory import Group, harvest_all, harvest_leave
 from tsr_gym.agents.learning.batch import collate
 from tsr_gym.agents.policies.chat_policy import ChatPolicy, sample_seeds
 from tsr_gym.agents.policies.engine import Completion
-from tsr_gym.agents.policies.prompts import History, compact_prompt, messages_for, paper_prompt
+from tsr_gym.agents.policies.prompts import History, compact_prompt, messages_for, paper_prompt, plain_prompt
 from tsr_gym.agents.strategies import naive
 from tsr_gym_envs.sokoban.env import SokobanEnv
 
@@ -236,3 +236,47 @@ def test_a_template_that_refuses_a_system_message_says_so_in_our_words():
 def test_a_tokenizer_without_a_chat_template_is_refused(template):
     with pytest.raises(ConfigError, match="no chat template: wanted an instruction-tuned model"):
         talking(chatml_tokenizer(template), (5,))
+
+
+# The parts of published templates that drop thoughts: Qwen3 before the last message of the user, DeepSeek-R1 always.
+QWEN3 = (
+    "{% set ns = namespace(last=0) %}{% for message in messages %}{% if message.role == 'user' %}"
+    "{% set ns.last = loop.index0 %}{% endif %}{% endfor %}{% for message in messages %}"
+    "<|im_start|>{{ message.role }}\n{% if message.role == 'assistant' and '</think>' in message.content "
+    "and loop.index0 < ns.last %}{{ message.content.split('</think>')[-1].lstrip('\\n') }}"
+    "{% else %}{{ message.content }}{% endif %}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+R1 = (
+    "{% for message in messages %}{% if message.role == 'user' %}<User>{{ message.content }}"
+    "{% elif message.role == 'assistant' %}<Assistant>{{ message.content.split('</think>')[-1] }}<|im_end|>"
+    "{% else %}{{ message.content }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<Assistant><think>\n{% endif %}"
+)
+
+
+@pytest.mark.parametrize(("template", "begin"), [(QWEN3, "<think>\n"), (R1, "")], ids=["qwen3", "r1"])
+def test_without_thoughts_each_turn_is_a_row_with_the_prompt_that_the_template_writes(template, begin):
+    tokenizer = chatml_tokenizer(template)
+    said = spelled(tokenizer, f"{begin}a thought\n</think>\n\n<answer>Up</answer>")
+    prompt = plain_prompt("Rules.")
+    tree = played(talking(tokenizer, said, history="without_thoughts", prompt=prompt))
+    past = []
+    for node, child in zip(tree.nodes[:3], tree.nodes[1:], strict=True):
+        past = messages_for(prompt, node.observation, node.info, past=past)
+        assert tokenizer.decode(child.candidate.prompt_ids) == written(tokenizer, past)
+        assert child.candidate.token_ids == said
+        past.append({"role": "assistant", "content": child.candidate.text})
+    text = tokenizer.decode(tree.nodes[3].candidate.prompt_ids)
+    assert (text.count("a thought"), text.count("<answer>Up</answer>")) == (0, 2)
+    batch = collate([Group(0, tuple(harvest_leaves(tree)))])
+    assert batch.ids.shape[0] == 3
+    for row, sampled, node in zip(batch.ids, batch.sampled, tree.nodes[1:], strict=True):
+        assert tuple(row[sampled].tolist()) == said
+        prompt_ids = node.candidate.prompt_ids
+        assert tuple(row[: len(prompt_ids)].tolist()) == prompt_ids
+
+
+def test_a_template_that_keeps_thoughts_is_refused_without_thoughts(tokenizer):
+    with pytest.raises(ConfigError, match="does not drop earlier thoughts here: wanted history=full"):
+        talking(tokenizer, (5,), history="without_thoughts")

@@ -36,7 +36,7 @@ def test_the_compact_arrangement_adds_two_numbers_and_the_plain_one_nothing():
     prompt = compact_prompt("rules that nobody reads", max_tokens=3)
     assert prompt.turn(node(3, reward=1.0, actions_left=4)) == "P_G\nturn 4 left 4"
     assert (prompt.system, prompt.forced, prompt.think, prompt.stop) == ("", "<answer>", False, "</answer>")
-    assert set(PROMPTS) == {"paper", "compact", "plain", "words"}
+    assert set(PROMPTS) == {"paper", "compact", "plain", "words", "tools"}
     prompt = plain_prompt("Write <search> or <answer>.", max_tokens=3)
     assert prompt.turn(node(3, reward=1.0, actions_left=4)) == "P_G"
     assert (prompt.system, prompt.forced, prompt.stop) == ("Write <search> or <answer>.", "", "")
@@ -54,5 +54,5 @@ def test_histories_by_name(text, turns, first):
 
 @pytest.mark.parametrize("text", ["", "all", "window", "window()", "window(-1)", "window(2", "Full", "window(1.5)"])
 def test_a_history_without_a_meaning_is_refused(text):
-    with pytest.raises(ConfigError, match=r"wanted a history of full, markov or window\(k\)"):
+    with pytest.raises(ConfigError, match=r"wanted a history of full, without_thoughts, markov or window\(k\)"):
         History.parse(text)
