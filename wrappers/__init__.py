@@ -13,10 +13,18 @@ from tsr_gym.wrappers.score_wrapper import RewardScore, ScoreWrapper
 from tsr_gym.wrappers.scorers import PotentialScore, WeightedScore
 from tsr_gym.wrappers.storable_info import StorableInfo
 from tsr_gym.wrappers.tree_search import TreeSearchWrapper
-from tsr_gym.wrappers.world_scores import FrozenLakeScore, RetrievalQAScore, SokobanScore, TextWorldScore, WebShopScore
+from tsr_gym.wrappers.world_scores import (
+    CountdownScore,
+    FrozenLakeScore,
+    RetrievalQAScore,
+    SokobanScore,
+    TextWorldScore,
+    WebShopScore,
+)
 
 __all__ = [
     "AnswerFormat",
+    "CountdownScore",
     "DeadEnds",
     "FrozenLakeScore",
     "MiniGridText",

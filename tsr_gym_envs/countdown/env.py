@@ -1,6 +1,6 @@
 """The Countdown environment: settings, instances, turns and their oracle."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -200,7 +200,7 @@ class CountdownEnv(TextEnv[CountdownState]):
         return self._key(state)
 
     def success_bars(self, state: CountdownState) -> tuple[float, float] | None:
-        """Return the exact success of random combinations and the best one; None in the single form or from 5 numbers."""
+        """Return the exact success of random combinations and the best one; None if `single`, or from 5 numbers."""
         if self.settings.single or len(state.numbers) > _MAX_RANDOM:
             return None
         turns = len(state.numbers) if self.limits.max_turns is None else self.limits.max_turns
@@ -208,15 +208,17 @@ class CountdownEnv(TextEnv[CountdownState]):
         return rules.random_success(state.numbers, state.target, self.settings.use_all, turns), best
 
     def teaching(self) -> Teaching | None:
-        """Return the demonstrations of the oracle in compact form; None in the single form, which needs the search."""
-        return None if self.settings.single else taught_by_oracle(obs_type="compact", num_numbers=3)
+        """Return the demonstrations of the oracle in compact form; None in the single form."""
+        if self.settings.single:
+            return None
+        return replace(taught_by_oracle(obs_type="compact", num_numbers=3), symbols=tuple(map(str, range(MOST + 1))))
 
     def _distance(self, state: CountdownState) -> int | None:
         return rules.distance(state.numbers, state.target, self.settings.use_all)
 
     def _is_over(self, state: CountdownState) -> bool:
-        is_said = self.settings.single and bool(state.last)
-        return is_said or self.is_success(state) or next(rules.steps(state.numbers), None) is None
+        is_answered = self.settings.single and bool(state.last)
+        return is_answered or self.is_success(state) or next(rules.steps(state.numbers), None) is None
 
     def _key(self, state: CountdownState) -> bytes:
         return encode((tuple(sorted(state.numbers)), state.target))

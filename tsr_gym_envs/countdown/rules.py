@@ -1,6 +1,7 @@
 """The rules of Countdown: combinations of two numbers, expressions, and which numbers can be reached at all.
 
-All results are whole numbers from 0 to `MOST`. Numbers stand in ascending order, so that equal positions are equal values.
+All results are whole numbers from 0 to `MOST`. Numbers stand in ascending order, so that equal positions are equal
+values.
 """
 
 import re
@@ -60,7 +61,7 @@ def step_of(text: str, numbers: tuple[int, ...]) -> tuple[tuple[int, ...], str] 
     >>> step_of("8*3", (3, 5, 8))
     ((5, 24), '8 * 3 = 24')
     >>> step_of("5 / 3", (3, 5, 8)), step_of("5 + 5", (3, 5, 8))
-    ("5 / 3 is no whole number from 0 to 199", "there are no 5 and 5 among 3 5 8")
+    ('5 / 3 is no whole number from 0 to 199', 'there are no 5 and 5 among 3 5 8')
     """
     match = _STEP.fullmatch(text)
     if match is None:
@@ -90,17 +91,16 @@ def values(numbers: tuple[int, ...]) -> frozenset[int]:
     if len(numbers) == 1:
         return frozenset(numbers)
     first, *others = numbers
-    results = set()
+    results: set[int | None] = set()
     # Every split into two parts, the first number on the left.
     for picks in product((False, True), repeat=len(others)):
         if all(picks):
             continue
         left = (first, *(other for other, pick in zip(others, picks, strict=True) if pick))
         right = tuple(other for other, pick in zip(others, picks, strict=True) if not pick)
-        for one_value, other_value in product(values(left), values(right)):
-            small, large = sorted((one_value, other_value))
+        for pair in product(values(left), values(right)):
+            small, large = sorted(pair)
             results.update(combined(large, operator, small) for operator in OPERATORS)
-    results.discard(None)
     return frozenset(result for result in results if result is not None)
 
 
@@ -143,11 +143,28 @@ def random_success(numbers: tuple[int, ...], target: int, use_all: bool, turns: 
     return sum(chances) / len(chances)
 
 
+def closeness(numbers: tuple[int, ...], target: int, use_all: bool) -> float:
+    """Return how near the numbers are to the target, from what is shown: 1 if it is reached, else from -1 to 0.
+
+    It is minus the difference of the target and the nearest number, or result of a combination, as a share of `MOST`;
+    with `use_all`, of a result where two numbers are left, and of the number where one is.
+
+    >>> closeness((24,), 24, True), closeness((4, 7), 24, True), closeness((3, 5), 199, True)
+    (1.0, -0.020100502512562814, -0.9246231155778895)
+    """
+    if numbers == (target,) or (target in numbers and not use_all):
+        return 1.0
+    results = [result for *_, result in steps(numbers)]
+    # Of two numbers none can be left.
+    nearest = min(abs(target - value) for value in (results if use_all and len(numbers) == 2 else (*numbers, *results)))
+    return -nearest / MOST if results else -1.0
+
+
 def best_expression(numbers: tuple[int, ...], target: int, use_all: bool) -> str | None:
     """Return an expression for the target; None if there is none.
 
     >>> best_expression((3, 5, 8), 16, True)
-    '((8 * 5) - 24)'
+    '(8 + (5 + 3))'
     """
     texts = [(number, str(number)) for number in numbers]
     if distance(numbers, target, use_all) is None:

@@ -213,7 +213,7 @@ def test_mistakes_of_the_program_are_errors(tmp_path):
     env = SandboxEnv(DirectoryBackend, SandboxTask(text="t", checker="true", setup=("echo no; false",)))
     with pytest.raises(ConfigError, match=r"the setup 'echo no; false' of task 0 failed: no"):
         env.reset(seed=0)
-    for options in ({"task": 1}, {"level": 1}):
+    for options in ({"task": 2}, {"level": 1}):
         with pytest.raises(ConfigError):
             make().reset(options=options)
     with pytest.raises(ConfigError, match="below the folder"):
