@@ -56,6 +56,11 @@ PAGES = {
         "A page of results, as `tsr play` lays it out.",
         ("../webshop.md", "rules and repairs, catalogues, guides for search, the shop as a web site"),
     ),
+    "countdown": Page(
+        *("tsr/Countdown-v0", 3, ()),
+        "An instance, as `tsr play` shows it.",
+        ("../scores.md", "its public guide, and search with proven dead ends"),
+    ),
     "retrieval_qa": Page(
         *("tsr/RetrievalQA-v0", 0, ("<search>the book Letters from a Midnight Summer author</search>",)),
         "A question and the passages of a search, as `tsr play` lays them out.",

@@ -36,7 +36,8 @@ def arrows(world):
 
 def test_every_world_is_looked_at():
     assert WORLDS == [
-        "countdown", "frozen_lake", "jericho", "retrieval_qa", "sandbox", "sokoban", "textarena", "textworld", "webshop",
+        "countdown", "frozen_lake", "jericho", "retrieval_qa", "sandbox", "sokoban", "textarena", "textworld",
+        "webshop",
     ]  # fmt: skip
     assert arrows("webshop")["site"] >= {"trips", "web_page"}
 

@@ -15,7 +15,7 @@ from tsr_gym_envs.countdown.rules import MOST, CountdownState
 from tsr_gym_envs.reasons import invalid
 from tsr_gym_envs.settings import SPLITS, actions_within, in_split, settings_from
 
-PRESETS: dict[str, dict[str, Any]] = {"default": {}}
+PRESETS: dict[str, dict[str, Any]] = {"default": {}, "paper": {}}
 OBSERVATIONS = ("sentence", "compact")
 _MAX_DRAWS = 10_000
 # More numbers than these have too many positions for the exact success of random play.
@@ -91,7 +91,7 @@ class CountdownEnv(TextEnv[CountdownState]):
     | `split` | ``all``; ``train``, ``valid`` or ``test``: they share no instance up to the order of numbers |
     | `obs_type` | ``sentence`` or ``compact`` |
     | `max_turns` | 8, invalid ones included; None for any number |
-    | `preset` | ``default`` |
+    | `preset` | ``default``; ``paper`` is the same |
     | `render_mode` | None or ``ansi`` |
 
     ## Version History
