@@ -196,7 +196,7 @@ class CountdownEnv(TextEnv[CountdownState]):
         return None if self._distance(state) is not None else "no combinations reach the target"
 
     def form(self, state: CountdownState) -> bytes | None:
-        """Return the bytes of an instance, whatever the order of its numbers."""
+        """Return the bytes of an instance, which are those of all orders of its numbers."""
         return self._key(state)
 
     def success_bars(self, state: CountdownState) -> tuple[float, float] | None:

@@ -161,7 +161,7 @@ def closeness(numbers: tuple[int, ...], target: int, use_all: bool) -> float:
 
 
 def best_expression(numbers: tuple[int, ...], target: int, use_all: bool) -> str | None:
-    """Return an expression for the target; None if there is none.
+    """Return an expression for the target; None if no expression has it.
 
     >>> best_expression((3, 5, 8), 16, True)
     '(8 + (5 + 3))'

@@ -59,7 +59,7 @@ class Branches:
     Args:
         make_backend: Makes the sandbox.
         tasks: The tasks.
-        max_snapshots: How many snapshots are kept besides that of the empty folder.
+        max_snapshots: How many snapshots are kept, without that of the empty folder.
     """
 
     def __init__(

@@ -200,7 +200,7 @@ class DirectoryBackend:
         self._remove()
 
     def _scan(self, *, limited: bool = True) -> Table:
-        """Return what stands in the folder; contents that did not change are the same bytes as before.
+        """Return the table of the folder; contents that did not change are the same bytes as before.
 
         Raises:
             CommandStopped: It is more than the limit, or something that no snapshot can hold.

@@ -37,7 +37,7 @@ class SandboxState(NamedTuple):
 
 
 class SandboxEnv(TextEnv[SandboxState]):
-    """Solve tasks by commands in a sandbox of yours.
+    """Solve tasks by commands in your own sandbox.
 
     ## Description
     The files are in a sandbox: a folder (`DirectoryBackend`), a container (`DockerBackend`), a sandbox of E2B
@@ -49,8 +49,8 @@ class SandboxEnv(TextEnv[SandboxState]):
 
     ## Action Space
     Text: a command, run by a new ``bash`` in the folder of work. A text without a command, or with NUL, means nothing.
-    So does a command that reaches a limit of the sandbox: the state is that before it. All others are executed,
-    whatever their exit status.
+    So does a command that reaches a limit of the sandbox: the state is that before it. All others are executed, with
+    any exit status.
 
     ## Observation Space
     Text: the task, then the last command, its output and its exit status if it is not 0.
