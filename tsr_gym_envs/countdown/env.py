@@ -18,8 +18,6 @@ from tsr_gym_envs.settings import SPLITS, actions_within, in_split, settings_fro
 PRESETS: dict[str, dict[str, Any]] = {"default": {}, "paper": {}}
 OBSERVATIONS = ("sentence", "compact")
 _MAX_DRAWS = 10_000
-# More numbers than these have too many positions for the exact success of random play.
-_MAX_RANDOM = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,8 +198,8 @@ class CountdownEnv(TextEnv[CountdownState]):
         return self._key(state)
 
     def success_bars(self, state: CountdownState) -> tuple[float, float] | None:
-        """Return the exact success of random combinations and the best one; None if `single`, or from 5 numbers."""
-        if self.settings.single or len(state.numbers) > _MAX_RANDOM:
+        """Return the exact success of random combinations and the best one; None in the single form."""
+        if self.settings.single:
             return None
         turns = len(state.numbers) if self.limits.max_turns is None else self.limits.max_turns
         best = self.best_value(state, turns, None) or 0.0

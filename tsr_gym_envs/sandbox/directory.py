@@ -26,8 +26,8 @@ from tsr_gym_envs.sandbox.backend import CommandStopped, Ran, SandboxFailed, San
 # The first second of the logical clock: 2000-01-01.
 CLOCK = 946_684_800
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# The limit of the size of a file, then the command in a new shell.
-_LIMITED = 'umask 022; ulimit -c 0 -f "$1"; exec bash --noprofile --norc -c "$2"'
+# What bash reads before a command: the limit is that of the size of a file, in blocks.
+_BEFORE = "umask 022; ulimit -c 0 -f {}; unset BASH_ENV\n"
 # How long to wait for background processes to end after they were killed.
 _ENDING_SECONDS = 0.1
 
@@ -140,14 +140,16 @@ class DirectoryBackend:
         temporary = Path(self._scratch, "tmp")
         _empty(temporary)
         self._commands += 1
-        blocks = str(self.max_bytes // 1024 + 1)
-        surroundings = {"HOME": str(self.root), "LANG": "C.UTF-8", "PATH": _PATH, "TMPDIR": str(temporary), "TZ": "UTC"}
+        before = Path(self._scratch, "before")
+        before.write_text(_BEFORE.format(self.max_bytes // 1024 + 1))
+        surroundings = {"BASH_ENV": str(before), "HOME": str(self.root), "LANG": "C.UTF-8", "PATH": _PATH, "TZ": "UTC"}
+        surroundings["TMPDIR"] = str(temporary)
         with tempfile.TemporaryFile(dir=self._scratch) as printed:
             # The folder above is listed by `ls -a`.
             os.utime(self._scratch, (CLOCK, CLOCK))
             try:
                 process = subprocess.Popen(
-                    ["bash", "--noprofile", "--norc", "-c", _LIMITED, "bash", blocks, command],
+                    ["bash", "--noprofile", "--norc", "-c", command],
                     cwd=self.root,
                     env=surroundings,
                     stdin=subprocess.DEVNULL,

@@ -38,7 +38,7 @@ def make(**settings):
     return gym.make(NAME, **settings).unwrapped
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_what_can_be_reached_is_what_all_plays_reach(seed):
     rng = np.random.default_rng(seed)
     numbers = tuple(sorted(map(int, rng.integers(0, 25, size=3 if seed else 4))))
@@ -193,7 +193,7 @@ def test_instances_that_cannot_be_are_refused(options):
 )
 def test_every_form_keeps_the_contracts(settings):
     env = gym.make(NAME, **settings)
-    check_text_env(env, seeds=(0, 1))
+    check_text_env(env, seeds=(0,))
     check_snapshot(AnswerFormat(env), seeds=(0,), other_processes=False)
 
 

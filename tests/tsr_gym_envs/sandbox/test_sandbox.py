@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tsr_gym
-from tests.conftest import ROOT
+from tests.conftest import ROOT, deep
 from tsr_gym import Candidate, ConfigError, SnapshotError
 from tsr_gym.errors import ReplayDiverged
 from tsr_gym.testing import check_snapshot, check_text_env
@@ -39,7 +39,6 @@ COUNT = SandboxTask(
     checker='[ "$(cat n 2>/dev/null)" = 3 ] && echo x >> a.txt',
     files=FILES,
     setup=("echo old > old",),
-    commands=COMMANDS[:8],
 )
 
 
@@ -49,7 +48,9 @@ def has_backup(files):
     return 0.0 if copied is None or copied.content != b"1\n2\n3\n" else 0.5 + 0.5 * (copied.mode == 0o600)
 
 
-BACKUP = SandboxTask(text="Copy a.txt to b.txt, readable for you alone.", checker=has_backup, files=FILES)
+BACKUP = SandboxTask(
+    text="Copy a.txt to b.txt, readable for you alone.", checker=has_backup, files=FILES, commands=COMMANDS[:8]
+)
 
 
 def make(**settings):
@@ -72,6 +73,7 @@ def test_a_hundred_random_commands_and_ways_back_leave_no_difference():
     backend, rng = DirectoryBackend(), np.random.default_rng(0)
     backend.put(dict(FILES))
     kept, digests = {backend.snapshot(): picture(backend.root)}, {}
+    seen = set()
     for _ in range(100):
         start = list(kept)[int(rng.integers(len(kept)))]
         backend.restore(start)
@@ -82,12 +84,10 @@ def test_a_hundred_random_commands_and_ways_back_leave_no_difference():
         first = backend.run(command), backend.digest(), picture(backend.root)
         backend.restore(start)
         assert (backend.run(command), backend.digest(), picture(backend.root)) == first
-        kept[backend.snapshot()] = picture(backend.root)
+        kept[backend.snapshot()] = first[2]
+        seen.add((first[1], tuple((path, mode, content) for path, mode, _, content in first[2])))
     # Equal digests where all but times are equal, different ones elsewhere.
-    for handle, seen in kept.items():
-        backend.restore(handle)
-        digests[handle] = backend.digest(), tuple((path, mode, content) for path, mode, _, content in seen)
-    assert len({*digests.values()}) == len({digest for digest, _ in digests.values()}) > 20
+    assert len(seen) == len({digest for digest, _ in seen}) == len({rows for _, rows in seen}) > 20
     handle = next(iter(kept))
     backend.delete(handle)
     with pytest.raises(SandboxFailed, match="there is no snapshot"):
@@ -131,6 +131,14 @@ def test_a_background_process_ends_with_its_command_and_outputs_are_cut():
     env.close()
 
 
+def test_a_command_has_a_fixed_environment_and_its_errors_are_those_of_bash():
+    backend = DirectoryBackend()
+    assert backend.run("env | cut -d= -f1 | sort | xargs").output == "HOME LANG PATH PWD SHLVL TMPDIR TZ _\n"
+    assert backend.run("umask; ulimit -c -f | grep -o '[0-9]*$'; echo (").output.startswith("bash: -c: line 1: syntax")
+    assert backend.run("umask; ulimit -c; ulimit -f; pwd").output.split() == ["0022", "0", "62501", str(backend.root)]
+    backend.close()
+
+
 @pytest.mark.parametrize("text", ["", " \n", "a\0b", "\ud800", "x" * 10_001])
 def test_a_text_without_a_command_is_invalid(text):
     env = make()
@@ -140,13 +148,14 @@ def test_a_text_without_a_command_is_invalid(text):
 
 
 def make_small():
-    return SandboxEnv(DirectoryBackend, COUNT, max_turns=4)
+    return SandboxEnv(DirectoryBackend, BACKUP, max_turns=3)
 
 
-def test_the_sandbox_keeps_the_contracts():
+@pytest.mark.parametrize("other_processes", [False, deep(True)])
+def test_the_sandbox_keeps_the_contracts(other_processes):
     env = make_small()
-    check_text_env(env, seeds=(0,), steps=4, junk=("", "a\0b"))
-    check_snapshot(env, factory=make_small, seeds=(1,))
+    check_text_env(env, seeds=(0,), steps=3, junk=("", "a\0b"))
+    check_snapshot(env, factory=make_small, seeds=(1,), other_processes=other_processes)
     env.close()
 
 
@@ -279,8 +288,8 @@ def makers(tmp_path, monkeypatch):
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("STAND_IN_DOCKER", str(home))
-    docker = partial(DockerBackend, "image", program=str(program), max_seconds=2)
-    return {"docker": docker, "e2b": partial(E2BBackend, client=stub_of_e2b(home), max_seconds=2)}, home
+    docker = partial(DockerBackend, "image", program=str(program), max_seconds=0.7)
+    return {"docker": docker, "e2b": partial(E2BBackend, client=stub_of_e2b(home), max_seconds=0.7)}, home
 
 
 @pytest.mark.parametrize("name", ["docker", "e2b"])
@@ -290,7 +299,7 @@ def test_containers_and_services_answer_as_the_folder_does(name, makers):
     for each in (env, plain):
         each.reset(seed=0, options={"task": 1})
     snap = plain.snapshot(), env.snapshot()
-    for command in ("cp a.txt b.txt; ls", "cat none 2>&1; exit 7", "sleep 9", "rm a.txt", "chmod 600 b.txt"):
+    for command in ("cp a.txt b.txt; ls", "exit 7", "sleep 9", "rm a.txt", "chmod 600 b.txt"):
         if command == "sleep 9":
             assert "took more" in env.step(command)[4]["invalid_reason"]
             plain.step("")
