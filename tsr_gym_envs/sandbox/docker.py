@@ -7,6 +7,7 @@ import os
 import subprocess
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from tsr_gym.ranges import check_range
 from tsr_gym_envs.sandbox.backend import (
@@ -53,24 +54,24 @@ class DockerBackend:
     ) -> None:
         check_range(max_seconds=max_seconds, above=0)
         self.folder, self.options, self.max_seconds, self.program = folder, tuple(options), max_seconds, program
-        # The container, then the images, newest last.
+        # The containers, the present one last, and the images, newest last.
         self._container: list[str] = []
         self._images: list[str] = []
         self._end = weakref.finalize(self, _end, program, self._container, self._images, os.getpid())
         self._start(image)
-        self._docker("exec", self._container[0], "mkdir", "-p", folder)
+        self._docker("exec", self._container[-1], "mkdir", "-p", folder)
 
     def snapshot(self) -> str:
         """Return a handle to the present contents: the id of an image."""
-        image = self._docker("commit", self._container[0]).stdout.decode().strip()
+        image = self._docker("commit", self._container[-1]).stdout.decode().strip()
         self._images.append(image)
         return image
 
     def restore(self, handle: str) -> None:
         """Replace the container by a new one of the image."""
-        container = self._container.pop()
-        self._docker("rm", "-f", container)
         self._start(handle)
+        self._docker("rm", "-f", self._container[0])
+        del self._container[0]
 
     def delete(self, handle: str) -> None:
         """Remove an image; one that a later image or the container builds on stays until `close`."""
@@ -80,7 +81,7 @@ class DockerBackend:
 
     def digest(self) -> bytes:
         """Return a digest of the folder."""
-        return self._docker("exec", "-w", self.folder, self._container[0], "bash", "-c", DIGEST_COMMAND).stdout.strip()
+        return self._docker("exec", "-w", self.folder, self._container[-1], "bash", "-c", DIGEST_COMMAND).stdout.strip()
 
     def run(self, command: str) -> Ran:
         """Run a command by a new ``bash`` in the folder.
@@ -91,11 +92,11 @@ class DockerBackend:
         """
         script = timed(command, self.max_seconds)
         done = _call(
-            [self.program, "exec", "-w", self.folder, self._container[0], "sh", "-c", script],
+            [self.program, "exec", "-w", self.folder, self._container[-1], "sh", "-c", script],
             seconds=self.max_seconds + _DOCKER_SECONDS,
         )
-        # Docker's own failures; a missing program inside has 127, which is bash's answer as well.
-        if done.returncode in (125, 126) and done.stderr:
+        # The error output of the command is in its output, so this is Docker's.
+        if done.stderr:
             raise SandboxFailed(f"docker exec failed: {done.stderr.decode(errors='replace')[:300]}")
         if done.returncode in TIMED_OUT:
             raise CommandStopped(f"it took more than {self.max_seconds:g} s")
@@ -103,11 +104,11 @@ class DockerBackend:
 
     def put(self, files: Mapping[str, SandboxFile]) -> None:
         """Write files, by their paths below the folder."""
-        self._docker("cp", "-", f"{self._container[0]}:{self.folder}", given=packed(files))
+        self._docker("cp", "-", f"{self._container[-1]}:{self.folder}", given=packed(files))
 
     def files(self) -> dict[str, SandboxFile]:
         """Return the regular files in the folder, by their paths below it."""
-        return unpacked(self._docker("cp", f"{self._container[0]}:{self.folder}/.", "-").stdout)
+        return unpacked(self._docker("cp", f"{self._container[-1]}:{self.folder}/.", "-").stdout)
 
     def close(self) -> None:
         """Remove the container and all images."""
@@ -136,10 +137,10 @@ def _call(
 def _end(program: str, containers: list[str], images: list[str], pid: int) -> None:
     if pid != os.getpid():
         return
-    if containers:
-        _call([program, "rm", "-f", *containers])
     # An image can be removed only after those that build on it.
-    for image in reversed(images):
-        _call([program, "rmi", "--no-prune", image])
+    calls = [["rm", "-f", *containers], *(["rmi", "--no-prune", image] for image in reversed(images))]
+    for call in calls:
+        with suppress(SandboxFailed):
+            _call([program, *call])
     containers.clear()
     images.clear()

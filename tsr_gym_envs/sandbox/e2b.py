@@ -7,6 +7,7 @@ import base64
 import os
 import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from tsr_gym.optional import require
@@ -60,14 +61,15 @@ class E2BBackend:
 
     def snapshot(self) -> str:
         """Return a handle to the present contents: the id of a snapshot."""
-        name = str(_asked("create_snapshot", self._sandbox[0].create_snapshot).snapshot_id)
+        name = str(_asked("create_snapshot", self._sandbox[-1].create_snapshot).snapshot_id)
         self._snapshots.append(name)
         return name
 
     def restore(self, handle: str) -> None:
         """Replace the sandbox by a new one of the snapshot."""
-        _asked("kill", self._sandbox.pop().kill)
         self._start(handle)
+        _asked("kill", self._sandbox[0].kill)
+        del self._sandbox[0]
 
     def delete(self, handle: str) -> None:
         """Delete a snapshot."""
@@ -94,7 +96,7 @@ class E2BBackend:
         """Write files, by their paths below the folder."""
         for path, file in files.items():
             place = f"{self.folder}/{path}"
-            _asked("files.write", self._sandbox[0].files.write, place, file.content)
+            _asked("files.write", self._sandbox[-1].files.write, place, file.content)
             self._shell(f"chmod {file.mode:o} '{place}'", "/")
 
     def files(self) -> dict[str, SandboxFile]:
@@ -112,7 +114,7 @@ class E2BBackend:
         """Run a script; the client raises an error for an exit status other than 0, so the output ends with it."""
         timeout = self.max_seconds + 60
         ran = _asked(
-            "commands.run", self._sandbox[0].commands.run, f'( {script}\n); echo " $?"', cwd=folder, timeout=timeout
+            "commands.run", self._sandbox[-1].commands.run, f'( {script}\n); echo " $?"', cwd=folder, timeout=timeout
         )
         output, _, status = str(ran.stdout).rpartition(" ")
         return Ran(output, int(status))
@@ -136,9 +138,11 @@ def _asked(name: str, call: Any, *given: Any, **settings: Any) -> Any:
 def _end(client: Any, sandboxes: list[Any], snapshots: list[str], pid: int) -> None:
     if pid != os.getpid():
         return
-    for sandbox in sandboxes:
-        _asked("kill", sandbox.kill)
-    for name in reversed(snapshots):
-        _asked("delete_snapshot", client.delete_snapshot, name)
+    calls = [(sandbox.kill,) for sandbox in sandboxes] + [
+        (client.delete_snapshot, name) for name in reversed(snapshots)
+    ]
+    for call, *given in calls:
+        with suppress(SandboxFailed):
+            _asked("end", call, *given)
     sandboxes.clear()
     snapshots.clear()

@@ -105,7 +105,7 @@ def test_a_hundred_random_commands_and_ways_back_leave_no_difference():
         ("head -c 1000001 /dev/zero; head -c 9 /dev/zero", "printed more than"),
         ("sleep 9", "more than 0.5 s"),
         ("cd ..; rm -r work; ln -s /usr work", "removed the folder of work"),
-        ("cd ..; chmod 000 work; rm -r work; echo x > work", "removed the folder of work"),
+        ("cd ..; rm -r work; echo x > work", "removed the folder of work"),
     ],
 )
 def test_a_command_that_reaches_a_limit_means_nothing_and_changes_nothing(command, reason):
