@@ -141,7 +141,7 @@ class SandboxEnv(TextEnv[SandboxState]):
         return f"{text}\n\n$ {state.place.commands[-1]}\n{state.output}".rstrip("\n") + status
 
     def state_key(self, state: SandboxState) -> bytes:
-        """Return the bytes of the task and of the digest: the files decide what commands do."""
+        """Return the bytes of the task and of the digest: the files, without their times, decide what commands do."""
         return encode((state.place.task, state.place.digest))
 
     def is_success(self, state: SandboxState) -> bool:
