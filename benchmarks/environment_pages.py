@@ -61,6 +61,11 @@ PAGES = {
         "A customer's request, the rules and the tools, and the first calls of the plan.",
         ("../scores.md", "the scores of all worlds, which guide a search"),
     ),
+    "countdown": Page(
+        *("tsr/Countdown-v0", 3, ()),
+        "An instance, as `tsr play` shows it.",
+        ("../scores.md", "its public guide, and search with proven dead ends"),
+    ),
     "retrieval_qa": Page(
         *("tsr/RetrievalQA-v0", 0, ("<search>the book Letters from a Midnight Summer author</search>",)),
         "A question and the passages of a search, as `tsr play` lays them out.",

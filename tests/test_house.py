@@ -39,7 +39,7 @@ DISTRIBUTIONS = {
 OPTIONAL = (
     "vllm", "ray", "pyserini", "jnius", "jnius_config", "spacy", "peft", "trl", "httpx", "opensearchpy", "faiss",
     "sentence_transformers", "pyarrow", "jericho", "textarena", "textworld", "verifiers", "openenv", "verl",
-    "transfer_queue", "just_bash", "mcp",
+    "transfer_queue", "just_bash", "mcp", "e2b",
 )  # fmt: skip
 # What the web servers need: imported at the top of the files that are nothing without it.
 SERVING = {"starlette": "serve", "uvicorn": "serve"}

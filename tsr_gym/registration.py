@@ -16,6 +16,7 @@ from tsr_gym.text_env import TextEnv
 # The class of every world. Its module also has the function `make`, which Gymnasium calls: it reads the settings, and
 # in the grid worlds it returns the array form of the class where the settings ask for arrays.
 ENV_CLASSES = {
+    "tsr/Countdown-v0": "tsr_gym_envs.countdown.env:CountdownEnv",
     "tsr/Database-v0": "tsr_gym_envs.database.env:DatabaseEnv",
     "tsr/FrozenLake-v0": "tsr_gym_envs.frozen_lake.env:FrozenLakeEnv",
     "tsr/RetrievalQA-v0": "tsr_gym_envs.retrieval_qa.env:RetrievalQAEnv",
@@ -42,6 +43,7 @@ VECTOR_ENTRY_POINTS = {
     "tsr/Sokoban-v0": "tsr_gym_envs.sokoban.vector_env:make_vec",
 }
 SHORT_NAMES = {
+    "countdown": "tsr/Countdown-v0",
     "database": "tsr/Database-v0",
     "frozen_lake": "tsr/FrozenLake-v0",
     "frozenlake": "tsr/FrozenLake-v0",

@@ -34,6 +34,7 @@ class Teaching:
         history: The part of the episode in a prompt: the present state (``"markov"``) or all turns (``"full"``).
         max_tokens: Longest answer, in tokens of one word each.
         words: Every word of the world's texts, separated by blanks; None to collect symbols from demonstrations.
+        symbols: Symbols that the texts may hold and the demonstrations need not, in a world of symbols.
         permutable: The `words` that may be exchanged for one another throughout an episode without changing its
             meaning.
         permute: Probability of such an exchange, per imitated episode.
@@ -49,6 +50,7 @@ class Teaching:
     history: Literal["markov", "full"] = "markov"
     max_tokens: int = 16
     words: tuple[str, ...] | None = None
+    symbols: tuple[str, ...] = ()
     permutable: frozenset[str] = frozenset()
     permute: float = 0.0
     copying: bool = False

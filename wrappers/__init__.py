@@ -15,6 +15,7 @@ from tsr_gym.wrappers.storable_info import StorableInfo
 from tsr_gym.wrappers.tool_calls import ToolCalls
 from tsr_gym.wrappers.tree_search import TreeSearchWrapper
 from tsr_gym.wrappers.world_scores import (
+    CountdownScore,
     DatabaseScore,
     FrozenLakeScore,
     RetrievalQAScore,
@@ -26,6 +27,7 @@ from tsr_gym.wrappers.world_scores import (
 
 __all__ = [
     "AnswerFormat",
+    "CountdownScore",
     "DatabaseScore",
     "DeadEnds",
     "FrozenLakeScore",

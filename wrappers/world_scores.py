@@ -7,6 +7,7 @@ import gymnasium as gym
 
 from tsr_gym.errors import ConfigError
 from tsr_gym.wrappers.score_wrapper import ScoreWrapper
+from tsr_gym_envs.countdown.rules import CountdownState, closeness
 from tsr_gym_envs.database.env import DatabaseState, stated_share
 from tsr_gym_envs.frozen_lake.rules import FrozenLakeState, proximity
 from tsr_gym_envs.retrieval_qa.state import (
@@ -210,6 +211,27 @@ class RetrievalQAScore(ScoreWrapper[RetrievalState]):
         seen = {name for past in before.turns for name in past.passages}
         new = [text for name, text in zip(results.ids, results.documents, strict=True) if name not in seen]
         return search_promise(question, turn.queries, new, read)
+
+
+class CountdownScore(ScoreWrapper[CountdownState]):
+    """Score the state that a turn reached: 1 on the target, else minus the share by which it is missed.
+
+    The numbers that are left, and the results of their combinations, are compared with the target: arithmetic on what
+    is shown, one turn ahead.
+
+    Args:
+        env: A Countdown environment, under any wrappers.
+    """
+
+    score_of = "state"
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self._use_all = bool(env.get_wrapper_attr("settings").use_all)
+
+    def score(self, before: CountdownState, action: str, after: CountdownState, reward: float) -> float:
+        """Return the closeness of the state after the turn."""
+        return closeness(after.numbers, after.target, self._use_all)
 
 
 QUEST_SCORES = ("quests", "points")

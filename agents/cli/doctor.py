@@ -145,6 +145,7 @@ BRINGS = {
     "pyserini": "Lucene itself for WebShop's search, which needs Java",
     "spacy": "the nouns of titles, as WebShop's original reward has them",
     "vllm": "sampling by vLLM: train, eval and calibrate",
+    "e2b": "sandboxes of E2B",
     "ray": "searches in workers, on one machine or several",
     "shell": "tasks in a shell over files in memory",
     "textworld": "TextWorld's generated games",

@@ -133,6 +133,8 @@ def _texts(pool: EnvPool, seed: int) -> list[str]:
     rng = np.random.default_rng(seed)
     base = pool.base
     texts = ["turn left || " + " ".join(map(str, range(21))), " ".join(base.actions)]
+    teaching = base.teaching()
+    texts += [] if teaching is None else [" ".join(teaching.symbols)]
     for number in range(64):
         env = pool.set([derive_seed(seed, "texts", number)])[0]
         texts.append(str(env.tree.nodes[0].observation))

@@ -35,7 +35,7 @@ def arrows(world):
 
 
 def test_every_world_is_looked_at():
-    named = "database frozen_lake jericho retrieval_qa shell sokoban textarena textworld webshop"
+    named = "countdown database frozen_lake jericho retrieval_qa sandbox shell sokoban textarena textworld webshop"
     assert named.split() == WORLDS
     assert arrows("webshop")["site"] >= {"trips", "web_page"}
 

@@ -5,9 +5,9 @@ bounded from the expression and the length of the text, and counted as steps; wh
 """
 
 import re
+import re._parser as parser  # type: ignore[import-not-found]
 from collections.abc import Callable, Set
 from math import comb, log2
-from re import _parser  # type: ignore[attr-defined]
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -51,7 +51,7 @@ def _in_a_row(parts: list[Choices]) -> Choices:
 
 def _repeated(low: int, high: Any, parts: Any, after: int | None) -> Choices:
     """Return the choices of a repeat: how often, and those of every turn."""
-    is_open = high == _parser.MAXREPEAT
+    is_open = high == parser.MAXREPEAT
     if len(parts) == 1 and after is not None and _excludes(parts[0], after):
         # It can end at the next letter alone.
         return Choices(scans=1)
@@ -143,7 +143,7 @@ class BoundedPattern:
 
     def __init__(self, pattern: re.Pattern[str], meter: Meter) -> None:
         self._pattern, self._meter = pattern, meter
-        parts = _parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG)
+        parts = parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG)
         self._choices = choices_of(parts)
         first = [(str(operator), str(details)) for operator, details in parts[:1]]
         self._is_anchored = first == [("AT", "AT_BEGINNING")] and not pattern.flags & re.MULTILINE

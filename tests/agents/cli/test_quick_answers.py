@@ -5,7 +5,7 @@ from tsr_gym.agents.learning import advantages
 from tsr_gym.agents.learning.estimators import ESTIMATORS
 
 TYPOS = [
-    ("train sokobann", "did you mean sokoban? wanted one of database, frozen_lake, jericho, retrieval_qa, sokoban, t"),
+    ("train sokobann", "did you mean sokoban? wanted one of countdown, database, frozen_lake, jericho, retri"),
     ("train sokoban --score SokobanScor", "did you mean SokobanScore? wanted one of"),
     ("train sokoban --rater SelfConsistancy", "did you mean SelfConsistency? wanted one of"),
     ("train sokoban --filter keep_uncertan", "did you mean keep_uncertain?"),

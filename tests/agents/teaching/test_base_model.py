@@ -16,6 +16,7 @@ from tsr_gym.agents.cli import main
 from tsr_gym.agents.episodes.env_pool import EnvPool
 from tsr_gym.agents.models.language_model import load_policy
 from tsr_gym.agents.models.settings import SHIPPED
+from tsr_gym.agents.models.tokenizer import load_tokenizer
 from tsr_gym.agents.teaching import base_model as module
 from tsr_gym.agents.teaching.base_model import build_base_model, default_model, hide_skill
 from tsr_gym.agents.teaching.base_recipe import BaseRecipe, check_recipe
@@ -203,6 +204,12 @@ def test_a_band_that_the_validations_cannot_resolve_is_refused(tmp_path, band, v
 
 
 @pytest.mark.deep
+def test_the_numbers_of_countdown_are_tokens_though_no_demonstration_shows_them_all(tmp_path):
+    build_base_model("countdown", tmp_path / "model", replace(TINIEST, poor_steps=20, band=(-1.0, -1.0)))
+    tokenizer = load_tokenizer(tmp_path / "model")
+    assert all(len(tokenizer.encode(f"{number} + 3 = 7")) == 5 for number in range(200))
+
+
 @pytest.mark.parametrize(("env", "skilled"), [("sokoban", 0.5), ("frozen_lake", 0.35)])
 def test_the_default_recipe_ends_in_its_band(env, skilled, tmp_path):
     recipe = BaseRecipe()

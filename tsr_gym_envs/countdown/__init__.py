@@ -1,0 +1,1 @@
+"""Countdown: reach a target number from given numbers by arithmetic."""
