@@ -16,6 +16,7 @@ import io
 import posixpath
 import sys
 import time as real_time
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -217,6 +218,48 @@ class Command:
             return self._result(stderr=f"{self.name}: {error}\n", exit_code=1)
 
 
+class RecursiveLs:
+    """The command ``ls`` with its option ``-R``, which the library reads and does not follow.
+
+    Args:
+        command: The library's command.
+        meter: Counts every folder as a step.
+    """
+
+    def __init__(self, command: Any, meter: Meter) -> None:
+        self.name, self._command, self._meter = command.name, command, meter
+
+    async def execute(self, args: list[str], ctx: Any) -> Any:
+        """Return the command's output and status."""
+        end = args.index("--") if "--" in args else len(args)
+        options = [arg for arg in args[:end] if arg.startswith("-") and arg != "-"]
+        short = "".join(option for option in options if not option.startswith("--"))
+        if "--recursive" not in options and "R" not in short:
+            return await self._command.execute(args, ctx)
+        paths = [arg for arg in args[:end] if arg not in options] + args[end + 1 :]
+        folders: list[str] = []
+        for path in paths or ["."]:
+            await self._walk(path, ctx, "a" in short.lower() or "--all" in options, folders)
+        kept = [option.replace("R", "") for option in options if option != "--recursive"]
+        kept = [option for option in kept if option != "-"]
+        result = await self._command.execute([*kept, "--", *folders], ctx)
+        if len(folders) == 1 and not result.exit_code:
+            # A single folder has no heading in the library's output.
+            return replace(result, stdout=f"{folders[0]}:\n{result.stdout}")
+        return result
+
+    async def _walk(self, path: str, ctx: Any, hidden: bool, folders: list[str]) -> None:
+        """Append a path and the folders below it, in the order of bash."""
+        self._meter.tick()
+        folders.append(path)
+        full = ctx.fs.resolve_path(ctx.cwd, path)
+        if not (await ctx.fs.exists(full) and (await ctx.fs.stat(full)).is_directory):
+            return
+        for name in sorted(await ctx.fs.readdir(full)):
+            if (hidden or not name.startswith(".")) and (await ctx.fs.lstat(f"{full}/{name}")).is_directory:
+                await self._walk(f"{path.rstrip('/')}/{name}", ctx, hidden, folders)
+
+
 class ClosedLibrary:
     """The copy of just-bash.
 
@@ -271,7 +314,9 @@ class ClosedLibrary:
         # All are loaded now, because a module that is read by a command would count as its steps.
         loaders = [loader for loader in registry._command_loaders if loader.name not in ABSENT]
         types, errors = self.load("types"), self.load("interpreter.errors")
-        return {loader.name: Command(drive(loader.load()), types, errors) for loader in loaders}
+        commands = {loader.name: drive(loader.load()) for loader in loaders}
+        commands["ls"] = RecursiveLs(commands["ls"], self.meter)
+        return {name: Command(command, types, errors) for name, command in commands.items()}
 
     def _import(self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
         """Import for the modules of the library, in place of Python's ``__import__``."""

@@ -44,6 +44,8 @@ SESSIONS = [
     (["cp -r b d; rm -r b", "find . -type f | sort"], "./a\n./d/c\n"),
     (["mv a b/z; ls b | wc -l", "cat nowhere/x"], "cat: nowhere/x: No such file or directory\n"),
     (["echo x > /dev/null; cat /dev/null", "diff <(seq 2) <(seq 2) && ls /tmp"], "\n"),
+    (["mkdir -p d/e; ln -s .. d/up; echo 1 > d/e/f", "ls -R d"], "d:\ne\nup\n\nd/e:\nf\n"),
+    (["ls -R nowhere", "ls -1R b"], "b:\nc\n"),
     (["grep -c . *", "for f in *; do [ -d $f ] && echo $f; done"], "b\n"),
 ]
 
