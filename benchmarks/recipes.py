@@ -248,11 +248,12 @@ def tables(rows: list[Row]) -> dict[str, str]:
         "natural": [case for case in planned() if case.startswith("natural")],
         "tools": [case for case in planned() if case.startswith("tools")],
     }
-    controlled = [name for name, case in planned().items() if case.controls]
+    controlled = [name for name, case in planned().items() if case.controls and name not in parts["tools"]]
     forecasts = [[case.title, case.forecast] for case in planned().values()]
     forecasts.append(["other ways of plain play", _read_plan()["controls"]["forecast"]])
     return {name: table(cases) for name, cases in parts.items()} | {
         "controls": table(controlled, with_controls=True),
+        "tools": table(parts["tools"], with_controls=True),
         "forecasts": table_of(("setting", "forecast"), forecasts),
     }
 
