@@ -2,7 +2,7 @@
 
 import pytest
 
-from examples import own_loop, own_parts, stairs, train_qwen
+from examples import desk, own_loop, own_parts, stairs, train_qwen
 from tests.conftest import ROOT
 from tsr_gym.agents import cli
 from tsr_gym.testing import check_snapshot, check_text_env
@@ -26,6 +26,15 @@ def test_an_environment_of_ones_own_passes_both_checks():
     env = stairs.gym.make("my/Stairs-v0")
     check_text_env(env)
     check_snapshot(env, other_processes=False)
+
+
+def test_a_world_of_tools_reads_the_calls_of_its_tools():
+    env = desk.gym.make("my/Desk-v0").unwrapped
+    env.reset(seed=1)
+    wanted = env.state.wanted
+    for number, queue in enumerate(wanted, start=1):
+        *_, info = env.step(env.tool_action("move", {"ticket": number, "queue": queue}))
+    assert info["success"]
 
 
 def test_an_environment_of_ones_own_is_trained_on_by_the_command_line(tmp_path):
