@@ -63,7 +63,7 @@ class Snapshot:
 
     Args:
         layers: Outermost wrapper first, the environment last.
-        taken_by: Mark of the stack that it was taken of, which need not check it again; None without one.
+        taken_by: Mark of the stack that it was taken of, whose layers it has; None without one.
 
     Attributes:
         came_as_bytes: Whether `from_bytes` made it; its content is then not trusted.

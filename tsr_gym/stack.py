@@ -105,7 +105,7 @@ class Stack:
         if snap.came_as_bytes:
             self._put_or_undo(snap.layers, seed)
         else:
-            self._put(snap.layers, seed, checked=snap.taken_by is self._mark)
+            self._put(snap.layers, seed)
 
     def _put_or_undo(self, layers: tuple[Layer, ...], seed: int | None) -> None:
         """Restore layers from bytes, which may come from anywhere; if that fails, return to the state before."""
@@ -130,10 +130,10 @@ class Stack:
             return self.snapshot().layers
         return None
 
-    def _put(self, layers: tuple[Layer, ...], seed: int | None, *, checked: bool = False) -> None:
+    def _put(self, layers: tuple[Layer, ...], seed: int | None) -> None:
         # All layers are checked before any is written, so that a refused snapshot changes nothing.
         parts, base = self._parts, self.base
-        for number in () if checked else self._inside_out:
+        for number in self._inside_out:
             adapter, wrapper = parts[number]
             adapter.check(wrapper, layers[number])
         if self._ours:

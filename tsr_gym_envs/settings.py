@@ -47,6 +47,13 @@ class FormSettings(Protocol):
         """Actions of a turn."""
 
 
+def check_choices(**chosen: tuple[object, Collection[Any]]) -> None:
+    """Raise ConfigError unless each setting, given by its name as value and choices, is one of its choices."""
+    for name, (value, choices) in chosen.items():
+        if value not in choices:
+            raise ConfigError(f"wanted {name} of {sorted(choices)}, got {value!r}")
+
+
 def settings_from(
     cls: Callable[..., SettingsT],
     presets: Mapping[str, Mapping[str, Any]],

@@ -6,6 +6,7 @@ from typing import Annotated
 import tyro
 
 from tsr_gym.agents.cli.arguments import read_arguments
+from tsr_gym.agents.cli.output import progress_bar
 from tsr_gym.errors import ConfigError
 from tsr_gym.keywords import parse_settings
 
@@ -29,5 +30,7 @@ def main(args: list[str]) -> int:
         raise ConfigError("wanted --mcp, the only protocol so far")
     from tsr_gym.agents.bridges.mcp import mcp_server, serve_mcp
 
-    serve_mcp(mcp_server(options.env, **parse_settings(options.env_set)))
+    with progress_bar(f"loading {options.env}"):
+        server = mcp_server(options.env, **parse_settings(options.env_set))
+    serve_mcp(server)
     return 0

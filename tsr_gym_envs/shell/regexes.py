@@ -8,6 +8,7 @@ import re
 import re._parser as parser  # type: ignore[import-not-found]
 from collections.abc import Callable, Set
 from math import comb, log2
+from operator import methodcaller
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -212,20 +213,8 @@ def bounded_re(meter: Meter, trusted: Set[str]) -> SimpleNamespace:
         plain = re.compile(pattern, flags)
         return plain if pattern in trusted or isinstance(pattern, bytes | re.Pattern) else BoundedPattern(plain, meter)
 
-    def search(pattern: Any, text: str, flags: int = 0) -> Any:
-        return compiled(pattern, flags).search(text)
-
-    def match(pattern: Any, text: str, flags: int = 0) -> Any:
-        return compiled(pattern, flags).match(text)
-
-    def fullmatch(pattern: Any, text: str, flags: int = 0) -> Any:
-        return compiled(pattern, flags).fullmatch(text)
-
-    def findall(pattern: Any, text: str, flags: int = 0) -> Any:
-        return compiled(pattern, flags).findall(text)
-
-    def finditer(pattern: Any, text: str, flags: int = 0) -> Any:
-        return compiled(pattern, flags).finditer(text)
+    def of_text(name: str) -> Callable[..., Any]:
+        return lambda pattern, text, flags=0: methodcaller(name, text)(compiled(pattern, flags))
 
     def split(pattern: Any, text: str, maxsplit: int = 0, flags: int = 0) -> Any:
         return compiled(pattern, flags).split(text, maxsplit)
@@ -236,9 +225,10 @@ def bounded_re(meter: Meter, trusted: Set[str]) -> SimpleNamespace:
     def subn(pattern: Any, new: Any, text: str, count: int = 0, flags: int = 0) -> Any:
         return compiled(pattern, flags).subn(new, text, count)
 
-    functions = (search, match, fullmatch, findall, finditer, split, sub, subn)
+    functions = (split, sub, subn)
     return SimpleNamespace(
         **{name: value for name, value in vars(re).items() if not name.startswith("_")}
+        | {name: of_text(name) for name in ("search", "match", "fullmatch", "findall", "finditer")}
         | {function.__name__: function for function in functions}
         | {"compile": compiled},
     )

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from tsr_gym import ConfigError
 from tsr_gym.ranges import check_limits
-from tsr_gym_envs.settings import SPLITS, settings_from
+from tsr_gym_envs.settings import SPLITS, check_choices, settings_from
 from tsr_gym_envs.shell.families import FAMILIES
 from tsr_gym_envs.shell.session import Session, ShellLimits
 from tsr_gym_envs.shell.tasks import MAX_DEPTH, TaskKey, stated_share
@@ -32,13 +32,11 @@ class ShellSettings:
     max_bytes: int = 1_000_000
 
     def __post_init__(self) -> None:
-        for name, value, choices in (
-            ("style", self.style, FAMILIES),
-            ("split", self.split, SPLITS),
-            ("observation_mode", self.observation_mode, OBSERVATION_MODES),
-        ):
-            if value not in choices:
-                raise ConfigError(f"wanted {name} of {sorted(choices)}, got {value!r}")
+        check_choices(
+            style=(self.style, FAMILIES),
+            split=(self.split, SPLITS),
+            observation_mode=(self.observation_mode, OBSERVATION_MODES),
+        )
         low, high = self.depths[0], self.depths[-1]
         if len(self.depths) != 2 or not 1 <= low <= high <= MAX_DEPTH:
             raise ConfigError(f"wanted depth from 1 to {MAX_DEPTH}, or two of them, got {self.depth!r}")

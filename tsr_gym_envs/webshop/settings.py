@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tsr_gym import ConfigError
-from tsr_gym_envs.settings import SPLITS, settings_from
+from tsr_gym_envs.settings import SPLITS, check_choices, settings_from
 from tsr_gym_envs.webshop.pages import MODES
 from tsr_gym_envs.webshop.repairs import RULES, Repairs, repairs_of
 
@@ -45,13 +45,11 @@ class WebShopSettings:
     engine: str = "lucene"
 
     def __post_init__(self) -> None:
-        for name, value, allowed in (
-            ("rules", self.rules, RULES),
-            ("observation_mode", self.observation_mode, OBSERVATION_MODES),
-            ("split", self.split, SPLITS),
-        ):
-            if value not in allowed:
-                raise ConfigError(f"wanted {name} of {sorted(allowed)}, got {value!r}")
+        check_choices(
+            rules=(self.rules, RULES),
+            observation_mode=(self.observation_mode, OBSERVATION_MODES),
+            split=(self.split, SPLITS),
+        )
         counted = ("num_prev_obs", "num_prev_actions", "min_options")
         for name, count in zip(counted, (self.num_prev_obs, self.num_prev_actions, self.min_options), strict=True):
             if count < 0:
