@@ -23,8 +23,8 @@ PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "PYP
 # Local names that state nothing about the value.
 EMPTY_NAMES = {"found", "one", "kind", "chosen", "known", "said", "told"}
 # Functions that still use one of them: public settings whose names stand in the commands of result files and pages,
-# as in RetrievalQAScore(kind='novelty') and `tsr export --kind`. The limits are ratchets: they go down, and rise by a new
-# world alone.
+# as in RetrievalQAScore(kind='novelty') and `tsr export --kind`. The limits are ratchets: they go down, and rise
+# by a new world alone.
 MOST_EMPTY_NAMES = 3
 MOST_FILES, MOST_LINES = 697, 144_400
 
