@@ -63,25 +63,22 @@ class Snapshot:
 
     Args:
         layers: Outermost wrapper first, the environment last.
-        taken_by: Mark of the stack that it was taken of, whose layers it has; None without one.
 
     Attributes:
         came_as_bytes: Whether `from_bytes` made it; its content is then not trusted.
     """
 
-    __slots__ = ("_digest", "_layers", "_payload", "came_as_bytes", "taken_by")
+    __slots__ = ("_digest", "_layers", "_payload", "came_as_bytes")
     _layers: tuple[Layer, ...] | None
     _payload: bytes | None
     _digest: str | None
     came_as_bytes: bool
-    taken_by: object
 
-    def __init__(self, layers: tuple[Layer, ...], taken_by: object = None) -> None:
+    def __init__(self, layers: tuple[Layer, ...]) -> None:
         _set(self, "_layers", layers)
         _set(self, "_payload", None)
         _set(self, "_digest", None)
         _set(self, "came_as_bytes", False)
-        _set(self, "taken_by", taken_by)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Snapshot is immutable: cannot set {name}")

@@ -83,14 +83,12 @@ class Stack:
         self._inside_out = range(len(wrappers) - 1, -1, -1)
         self._kinds = [adapter.kind for adapter, _ in self._parts]
         self._kinds.append(kind_of(base))
-        # No reference to the stack itself, which would keep the environment alive with each of its snapshots.
-        self._mark = object()
 
     def snapshot(self) -> Snapshot:
         """Return a snapshot, as `tsr_gym.snapshot` does."""
         state = self.base.env_state() if self._ours else self._foreign_state()
         inner = new_tuple(Layer, (self._kinds[-1], state))
-        return Snapshot((*[adapter.read(wrapper) for adapter, wrapper in self._parts], inner), self._mark)
+        return Snapshot((*[adapter.read(wrapper) for adapter, wrapper in self._parts], inner))
 
     def _foreign_state(self) -> Any:
         base = self.base
@@ -100,7 +98,7 @@ class Stack:
 
     def restore(self, snap: Snapshot, seed: int | None = None) -> None:
         """Restore a snapshot, as `tsr_gym.restore` does, with its random numbers or, given a seed, with new ones."""
-        if snap.taken_by is not self._mark and (kinds := snap.kinds) != self._kinds:
+        if (kinds := snap.kinds) != self._kinds:
             raise SnapshotError(f"wanted a snapshot of {' < '.join(self._kinds)}, got {' < '.join(kinds)}")
         if snap.came_as_bytes:
             self._put_or_undo(snap.layers, seed)
